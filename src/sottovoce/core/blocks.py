@@ -8,13 +8,14 @@ There are as many rows as places. Row r belongs to the block of place r, and is 
 items of that block: item i has the entry `s_i H[r mod b, place of i mod b]`. The direction (r, f)
 is row r in column f of an M x F matrix, and 0 elsewhere.
 
-A person's gradient is `-2 e x^T`, so its inner product with (r, f) is `-2 a_r x_f`, where a_r is
-the inner product of row r with e. This module computes a, for all rows at once.
+A person's gradient is `-2 e x^T`, where e has a residual for each item and x is the user vector
+(`sottovoce.core.model`). So its inner product with (r, f) is `-2 a_r x_f`, where a_r is the inner
+product of row r with e. This module computes a for all rows at once.
 
-Blocks control how agreement is distributed. A transform over all items makes every gradient look
-normal, and normal tails are light. At a large epsilon the few directions that agree most should
-agree a lot, so blocks are small. At a small epsilon agreement must be spread over many directions,
-so blocks are large.
+The size of the blocks controls how the agreement with a gradient is distributed over directions. A
+transform over all items would give agreements that are nearly normal, and so only a few large ones.
+At a large epsilon, the few directions that agree most should agree a lot, so blocks are small. At a
+small epsilon, agreement must be spread over many directions, so blocks are large.
 """
 
 from collections.abc import Iterator
@@ -34,10 +35,10 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 MAX_BLOCK_SIZE = 1024
-# Within this many places, `transform_history` adds item by item. Larger blocks are combined by
-# butterflies.
+# `transform_history` adds the items within this many places one by one. In larger blocks, it
+# combines such groups of places by butterflies.
 MAX_DIRECT_PLACES = 128
-# Numbers that are added at once: some megabytes.
+# Numbers that are added at once. They take some megabytes.
 NUMBERS_PER_PIECE = 1 << 20
 
 
@@ -58,23 +59,26 @@ class Blocks:
 
     @property
     def n_directions(self) -> int:
-        """N = R F."""
+        """The number of directions without signs, n = R F."""
         return self.rows * self.shape.factors
 
     @property
     def length(self) -> float:
-        """The root of n / b, which makes a step equally long for every b."""
+        """The square root of n / b, a factor that makes steps equally long for every b."""
         # A direction has b entries of +-1.
         return float(np.sqrt(self.n_directions / self.size))
 
     @cached_property
     def signs(self) -> Float32:
-        """s, +1 or -1 for each item."""
+        """The public sign s_i of each item, +1 or -1."""
         return walsh.compute_public_signs(self.seed, self.shape.n_items)
 
     @cached_property
     def inner_signs(self) -> Float32:
-        """The part of H within `MAX_DIRECT_PLACES`, which repeats in all of H up to signs."""
+        """The first rows and columns of H, at most `MAX_DIRECT_PLACES`.
+
+        The rest of H consists of copies of this part, each with a sign.
+        """
         inner = np.arange(min(self.size, MAX_DIRECT_PLACES))
         return walsh.compute_hadamard_signs(inner[:, None], inner[None, :])
 
@@ -88,29 +92,37 @@ class Blocks:
 
     def compute_item_rows(self, V: Float32) -> Float32:
         """Return W, R x F: the inner product of each row with each column of V."""
-        # Without touched items `e` is `-V x`, so `-W x` is the part of `a` that needs no history. W
-        # is computed in float64 once in an epoch, and rounded once.
+        # Without touched items, `e` is `-V x`. So `-W x` is the part of `a` that does not depend on
+        # the history. W is computed in float64 once in an epoch, and rounded once.
         laid = np.zeros((self.rows, V.shape[1]))
         laid[self.places] = self.signs[:, None] * V.astype(np.float64)
         in_blocks = laid.reshape(-1, self.size, V.shape[1])
         return walsh.transform(in_blocks, 1).reshape(laid.shape).astype(np.float32)
 
     def compute_history_weights(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Return what each entry adds to `s_i e_i`: `s_i ((1 + alpha) - alpha x.v_i)`."""
+        """Return how much `s_i e_i` changes because item i is touched, for each history entry.
+
+        The change is `s_i ((1 + alpha) - alpha x.v_i)`.
+        """
         alpha = np.float32(self.shape.alpha)
         rows, items = X[histories.users_of_entries()], histories.indices
         weight = (np.float32(1) + alpha) - alpha * predict(rows, V[items])
         return np.asarray(self.signs[items] * weight, dtype=np.float32)
 
     def compute_rows(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Return `a`, N x R: what the touched items add, minus `W x`."""
+        """Return `a`, N x R: the part that depends on the touched items, minus `W x`."""
         weights = self.compute_history_weights(V, X, histories)
         touched = self.transform_history(weights, histories)
         a = touched - predict(X[:, None, :], self.compute_item_rows(V)[None, :, :])
         return np.asarray(a, dtype=np.float32)
 
     def transform_history(self, weights: Float32, histories: Histories) -> Float32:
-        """Return `H` times each user's sparse weights, block by block, N x R."""
+        """Return the product of `H` and each user's weights in every block, N x R.
+
+        Args:
+            weights: A weight for each entry of the histories.
+            histories: The items that the users touched.
+        """
         n, signs = histories.n_users, self.inner_signs
         inner = len(signs)
         parts = np.zeros((n, self.rows // inner, inner), np.float32)
@@ -127,7 +139,10 @@ class Blocks:
         return self._transform_blocks(laid)
 
     def backward(self, shares: Float64) -> Float64:
-        """Return the sum of all directions times their shares: b times the inverse of `forward`."""
+        """Return the sum of all directions, each multiplied by its share.
+
+        This is b times the inverse of `forward`.
+        """
         return np.asarray(self._transform_blocks(shares)[..., self.places, :] * self.signs[:, None])
 
     def mean_direction(self, sums: NDArray[np.integer], n_reports: int, gain: float) -> Float64:
@@ -138,24 +153,29 @@ class Blocks:
         return np.asarray(self.backward(shares) * (self.length / (max(n_reports, 1) * gain)))
 
     def _transform_blocks(self, laid: Float64) -> Float64:
-        """Apply `H` along the rows of every block."""
+        """Multiply the rows of every block by `H`."""
         blocks = laid.reshape(*laid.shape[:-2], -1, self.size, laid.shape[-1])
         return np.asarray(walsh.transform(blocks, -2).reshape(laid.shape), np.float64)
 
 
 def compute_public_keys(seed: int, n: int) -> NDArray[np.uint32]:
-    """Derive `n` public numbers whose order is the items' order.
+    """Derive a public sort key for each of `n` items; sorted by it, items are in their places.
 
-    They are little-endian numbers of 32 bits, eight from each SHA-256 of the public stream.
+    Keys are little-endian numbers of 32 bits, eight from each SHA-256 of the public stream.
     """
     return np.frombuffer(walsh.compute_public_stream(seed, "order", 4 * n), "<u4").astype(np.uint32)
 
 
 def iterate_pieces(histories: Histories, width: int) -> Iterator[tuple[Int64, slice]]:
-    """Yield the users and the slice of consecutive entries, `NUMBERS_PER_PIECE / width` at once."""
-    # `np.add.at` adds the entries of a piece one after the other, so that every user's items are
-    # added in order. The time for this hardly depends on the number of entries, as that of a Python
-    # loop would.
+    """Yield pieces of the entries: the user of each entry in a piece, and the slice of the piece.
+
+    Args:
+        histories: The histories whose entries are divided.
+        width: Numbers that are added for each entry; a piece has `NUMBERS_PER_PIECE / width`
+            entries.
+    """
+    # `np.add.at` adds the entries of a piece one after the other, so every user's items are added
+    # in order. Its time hardly depends on the number of entries, while a Python loop's would.
     users, size = histories.users_of_entries(), max(NUMBERS_PER_PIECE // width, 1)
     for start in range(0, len(users), size):
         piece = slice(start, start + size)

@@ -1,18 +1,18 @@
 """Public bounds within which nothing that a device computes from a history can fail.
 
-A device that stopped on a value that is not finite would reveal something by its silence: a server
-that chooses V, alpha and lambda could silence exactly those who touched one item. So whatever
-depends on a history must have a result. Two rules are enough:
+A device that stopped at a value that is not finite would reveal something by its silence: a server
+that chooses V, alpha and lambda could silence exactly the devices of people who touched a certain
+item. So every computation that depends on a history must have a result. Two rules are enough:
 
-1. A device compares what a server chooses with the bounds below, before it reads any history. Only
-   public bytes decide about it.
+1. A device checks the values that a server chooses against the bounds below, before it reads any
+   history. Only public bytes decide whether the check fails.
 2. A user vector with an entry that is not finite, or beyond `MAX_USER_ENTRY`, becomes zero. Then
    the gradient is zero, and reports are those of somebody without a history.
    `solve_user_vectors` does this.
 
-From there on every value is finite in float32: with |v| <= 2^20, |x| <= 2^40, alpha <= 2^10,
-F <= 2^8 and M <= 2^24 a prediction is below 2^68, a residual below 2^79, a gradient entry below
-2^120, a row of a block below 2^89. Float32 ends at 2^128.
+After these two rules, every value is finite in float32. With |v| <= 2^20, |x| <= 2^40,
+alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a residual below 2^79, a gradient
+entry below 2^120, and an entry of `a` (`sottovoce.core.blocks`) below 2^89. Float32 ends at 2^128.
 """
 
 import numpy as np
@@ -22,23 +22,26 @@ from sottovoce.errors import SettingsError
 
 MAX_ITEMS = 2**24
 MAX_FACTORS = 2**8
-# Items of one history; the latest stay. The time that a device allows for making a batch
-# (`sottovoce.client.timing.compute_lead`) must not depend on the history, so it covers this many.
+# Items in one history; of a longer one, the latest items remain. The time that a device allows for
+# making a batch (`sottovoce.client.timing.compute_lead`) must not depend on the history, so it is
+# enough for this many items.
 MAX_HISTORY_ITEMS = 100_000
 # Reports of one device in one epoch.
 MAX_REPORTS = 10_000
-# Dummies of a proxy in one epoch: it draws, seals and stores each of them.
+# Dummies of a proxy in one epoch. The proxy draws, seals and stores each of them.
 MAX_DUMMIES = 10_000_000
-# M F: a model file of 256 MiB.
+# Entries of V, M F. A model file of this size has 256 MiB.
 MAX_MODEL_ENTRIES = 2**26
-# M F^2: multiplications for the normal equations, which take some seconds. They need M F numbers in
+# Multiplications for the normal equations, M F^2. They take some seconds, and need M F numbers in
 # memory.
 MAX_FACTOR_PRODUCTS = 2**32
+# Alpha of the confidence `1 + alpha p`.
 MAX_ALPHA = 2.0**10
 # Lambda of the users' equations.
 MIN_RIDGE = 1e-12
 MAX_RIDGE = 1e6
-# |entry| of V where it is not 0: neither an entry nor a product of two is subnormal in float32.
+# |entry| of V, unless it is 0. The minimum is such that neither an entry nor a product of two
+# entries is subnormal in float32.
 MIN_ITEM_ENTRY = 2.0**-60
 MAX_ITEM_ENTRY = 2.0**20
 # |entry| of a user vector.
@@ -61,7 +64,7 @@ def check_shape(n_items: int, factors: int) -> None:
 
 
 def is_within_bounds(V: NDArray[np.float32]) -> bool:
-    """Return whether every entry is 0 or of a size that devices accept."""
+    """Return whether every entry of V is 0 or has a size that devices accept."""
     size = np.abs(V)
     return bool(((size == 0) | ((size >= MIN_ITEM_ENTRY) & (size <= MAX_ITEM_ENTRY))).all())
 

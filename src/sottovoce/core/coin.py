@@ -1,8 +1,8 @@
 """Coins: the only place where epsilon becomes a probability.
 
 A coin compares a 64-bit random word with an integer threshold. So every probability is an exact
-multiple of 2^-64, the same on every machine, and rounded so that epsilon is never exceeded. No
-float touches the word, so floating-point attacks do not apply.
+multiple of 2^-64, the same on every machine, and rounded so that epsilon is never exceeded. The
+comparison uses integers only, so attacks on floating-point noise do not apply.
 """
 
 from decimal import Decimal, localcontext
@@ -19,11 +19,11 @@ RandomWords = NDArray[np.uint64]
 WORD_RANGE = 1 << 64
 _HALF_BITS = np.uint64(32)
 _LOW_MASK = np.uint64(0xFFFFFFFF)
-# Smallest supported epsilon. Much smaller ones would round a threshold up to 2^64, which does not
-# fit in a word.
+# Smallest supported epsilon. For a much smaller one, a threshold would be rounded up to 2^64, which
+# does not fit in a word.
 MIN_EPSILON = 1e-6
-# Largest supported epsilon. There, 79 of the 2^64 words flip a sign. Far beyond it, all thresholds
-# would be rounded to 1.
+# Largest supported epsilon, at which 79 of the 2^64 words flip a sign. For much larger ones, all
+# thresholds would be rounded up to 1, and epsilon would make no difference.
 MAX_EPSILON = 40.0
 
 
@@ -35,7 +35,7 @@ def check_epsilon(epsilon: float) -> float:
 
 
 def exp_epsilon(epsilon: float) -> Decimal:
-    """Return `e^epsilon` of this float to 60 digits."""
+    """Return `e^epsilon` with 60 significant digits."""
     with localcontext() as context:
         context.prec = 60
         return Decimal(check_epsilon(epsilon)).exp()
@@ -57,16 +57,16 @@ def compute_flip_threshold(epsilon: float) -> int:
 
 def compute_sign_gain(epsilon: float) -> float:
     """Return the expected magnitude of a randomised sign of a normal value."""
-    # E|z| of a normal, times what the coin leaves of it.
+    # sqrt(2 / pi) is E|z| of a standard normal z. tanh(epsilon / 2) is P[keep] - P[flip].
     return sqrt(2 / pi) * tanh(epsilon / 2)
 
 
 def multiply_high(random_words: RandomWords, factor: int) -> NDArray[np.int64]:
     """Return `floor(word * factor / 2^64)`: a uniform integer below `factor`.
 
-    `factor` must be below 2^32. A value's probability is uniform to within one word of 2^64.
+    `factor` must be below 2^32. The probabilities of two values differ by at most 2^-64.
     """
-    # In two halves of 32 bits, because the product has up to 96.
+    # The two 32-bit halves are multiplied separately, because the product has up to 96 bits.
     scale = np.uint64(factor)
     low = (random_words & _LOW_MASK) * scale
     high = (random_words >> _HALF_BITS) * scale + (low >> _HALF_BITS)

@@ -42,9 +42,10 @@ class Coordinate(SignMechanism):
 
     name: ClassVar[str] = "coordinate"
     is_planned: ClassVar[bool] = False
-    # The paper's system: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F 5.
-    # It does not say how V begins. 0.3 is the scale that comes nearest to its Table 4, with a mean
-    # difference of 0.010 (lab/docs/report.md#the-scale-at-which-the-paper-begins).
+    # The settings of the paper: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F
+    # 5. The paper does not state the scale of the first V. Results with 0.3 come nearest to its
+    # Table 4, with a mean difference of 0.010
+    # (lab/docs/report.md#the-scale-at-which-the-paper-begins).
     usual: ClassVar[Mapping[str, Any]] = {
         "learning_rate": 1e-3,
         "steps": 20,
@@ -60,7 +61,7 @@ class Coordinate(SignMechanism):
 
     @property
     def bound(self) -> float:
-        """The paper's B: the value that one report stands for, so that the mean is unbiased."""
+        """The paper's B: the value of one report, with which the estimated mean is unbiased."""
         return self.n_directions / tanh(self.epsilon / 2)
 
     def reports(
@@ -95,7 +96,7 @@ class Coordinate(SignMechanism):
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
         """Estimate the mean clipped gradient without bias."""
-        # Over reports; the paper divides by users.
+        # This is a mean over reports; the paper divides by the number of users.
         mean = sums.astype(np.float64) * (self.bound / max(n_reports, 1))
         return mean.reshape(self.shape.n_items, self.shape.factors)
 

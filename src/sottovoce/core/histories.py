@@ -38,7 +38,7 @@ class Histories:
     def from_arrays(
         cls, indptr: NDArray[np.integer], indices: NDArray[np.integer], n_items: int
     ) -> Histories:
-        """Check the arrays of a CSR matrix and use them; items are sorted.
+        """Make histories of the arrays of a CSR matrix, after checking them and sorting the items.
 
         Raises:
             DataError: Offsets or item numbers are invalid, or an item repeats within a user.
@@ -97,7 +97,7 @@ class Histories:
         return self.indices[self.indptr[user] : self.indptr[user + 1]]
 
     def some(self, begin: int, end: int) -> Histories:
-        """Return the users from `begin` up to `end`, as a view; `take` copies."""
+        """Return the users from `begin` up to, but excluding, `end` as a view; `take` copies."""
         indptr = self.indptr[begin : end + 1]
         return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], self.n_items)
 
@@ -113,9 +113,9 @@ class Histories:
         return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
 
     def typical_length(self) -> float:
-        """Return the median number of items to two digits, but at least 1; 0 without users.
+        """Return the median length of a history, rounded to two digits and at least 1.
 
-        It is the only number about histories that a plan uses.
+        Without users, it is 0. The planner uses no other number about histories.
         """
         if not self.n_users:
             return 0.0
@@ -139,7 +139,7 @@ def _is_ascending(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> bool
     if len(indices) < 2:
         return True
     ascends = indices[1:] > indices[:-1]
-    # Between two users, the order does not matter.
+    # The last item of a user and the first of the next need no order.
     starts = indptr[1:-1]
     starts = starts[(starts > 0) & (starts < len(indices))]
     ascends[starts - 1] = True

@@ -1,17 +1,19 @@
 """`loudest`: a report names a uniform direction, or one of those that agree most with the gradient.
 
-There are n public directions (`sottovoce.core.blocks`), 2n with their signs. The L signed
-directions that agree most with a person's gradient are loud (`LoudSet`); the others are quiet. With
-probability gamma a report is a uniform one of all 2n, else a uniform one of the L loud ones. So
-whatever the history, a report has one of two probabilities:
+There are n public directions (`sottovoce.core.blocks`), and 2n signed ones: each direction with
+each sign. The L signed directions that agree most with a person's gradient are loud (`LoudSet`);
+the others are quiet. With probability gamma, a report is drawn uniformly from all 2n signed
+directions, otherwise uniformly from the L loud ones. So each signed direction is reported with one
+of two probabilities, whatever the history:
 
     quiet:  gamma / 2n          loud:  gamma / 2n + (1 - gamma) / L
 
-gamma makes their ratio e^eps, so the probabilities of a report under any two histories differ by at
-most that factor. That is the whole proof.
+gamma is chosen so that the ratio of these probabilities is e^eps. So the probabilities of a report
+under any two histories differ by at most the factor e^eps, which proves that a report is eps-LDP.
 
-The two options are b, the size of a block, and L. The `choose_` functions return the best ones;
-they were fitted on splits that no result is reported for (docs/reference/model.md).
+The two options are b, the size of a block, and L, the number of loud directions. The `choose_`
+functions return the best values. Their formulas were fitted on splits of data for which no result
+is reported (docs/reference/model.md).
 """
 
 from bisect import bisect_left
@@ -40,7 +42,7 @@ Int64 = NDArray[np.int64]
 # Up to this epsilon, the size of a block has little influence on the gain of a report.
 LOW_EPSILON = 3.2
 
-# Directions that are compared at once, which limits the memory for it.
+# Number of directions that are compared at once. It limits the memory for the comparison.
 DIRECTIONS_PER_PIECE = 1 << 20
 
 
@@ -48,18 +50,20 @@ DIRECTIONS_PER_PIECE = 1 << 20
 class LoudSet:
     """The `count` signed directions that agree most with one gradient, numbered from 0.
 
-    A *signed* direction has a sign, as a report names it: `index << 1 | bit`, bit 1 for plus. Of
-    the two signs of (r, f), that of `-a_r x_f` agrees with the gradient, by `|a_r| |x_f|` (the
-    factor 2 does not change the order). The other sign agrees by the negative of that.
+    A *signed* direction is a direction with a sign, as a report names it: `index << 1 | bit`, bit 1
+    for plus. The direction (r, f) with the sign of `-a_r x_f` agrees with the gradient by
+    `|a_r| |x_f|`, which is half of their inner product. With the other sign it agrees by
+    `-|a_r| |x_f|`.
 
     The threshold is the agreement of the last loud direction. Directions with a larger agreement
-    come first, ordered by index. Those at the threshold follow, ordered by
-    `(signed + offset) mod 2n`, until there are `count`. The offset is random, so that ties favour
-    no direction. There are always `count`, even if all agreements are zero.
+    come first, ordered by index. Directions at the threshold follow, ordered by
+    `(signed + offset) mod 2n`, until the set has `count` directions. The offset is random, so that
+    ties favour no direction. The set always has `count` directions, even if all agreements are
+    zero.
     """
 
     a: Float32
-    """R numbers, one for each row."""
+    """The inner product of each row with the residuals, R numbers (`sottovoce.core.blocks`)."""
     x: Float32
     """The user vector, F numbers."""
     count: int
@@ -73,7 +77,7 @@ class LoudSet:
         return not (self.a.any() and self.x.any())
 
     def get(self, ranks: Int64) -> Int64:
-        """Return the loud directions with these numbers, from 0 to `count - 1`."""
+        """Return the loud directions with these numbers, which are from 0 to `count - 1`."""
         ends = np.cumsum(self._counts_above)
         above = ranks < ends[-1]
         row = np.searchsorted(ends, ranks[above], "right")
@@ -97,7 +101,7 @@ class LoudSet:
 
     @cached_property
     def _counts_above(self) -> Int64:
-        """The number of factors with which each row is above the threshold."""
+        """For each row, the number of factors for which the agreement is above the threshold."""
         counts = np.zeros(self.a.size, np.int64)
         for size in self._sizes:
             counts += size * self._rows > self._threshold
@@ -109,8 +113,9 @@ class LoudSet:
         if self.a.size * self.x.size <= DIRECTIONS_PER_PIECE:
             agreement = np.outer(self._sizes, self._rows).ravel()
             return float(np.partition(agreement, -self.count)[-self.count])
-        # Too many to sort: bisect over the bits of a float64. As integers, these have the order of
-        # the (positive) floats.
+        # A list of all agreements would be too large, so the threshold is found by bisection over
+        # the bits of a float64. The bits of positive floats, read as integers, are in the same
+        # order as the floats.
         rows, sizes = np.sort(self._rows), self._sizes.tolist()
         low, high = 0, int(np.float64(np.finfo(np.float64).max).view(np.uint64))
         # At least `count` directions reach `low`, and fewer reach `high`.
@@ -124,10 +129,10 @@ class LoudSet:
         return _bits_to_float(low)
 
     def _get_tied(self, ranks: Int64) -> Int64:
-        """Return the directions at the threshold with these numbers."""
+        """Return the directions at the threshold with these ranks, counted among them from 0."""
         directions, seen = np.empty(ranks.shape, np.int64), 0
         n_signed = 2 * self.a.size * self.x.size
-        # Search in pieces, because up to 2n directions may agree by zero.
+        # Search in pieces, because all 2n directions are tied if every agreement is zero.
         for start in range(0, n_signed if ranks.size else 0, DIRECTIONS_PER_PIECE):
             end = min(start + DIRECTIONS_PER_PIECE, n_signed)
             signed = (np.arange(start, end) - self.offset) % n_signed
@@ -141,12 +146,12 @@ class LoudSet:
         """Return whether each signed direction is exactly at the threshold."""
         row, factor = np.divmod(signed >> 1, self.x.size)
         agreement = self._sizes[factor] * self._rows[row]
-        # If the threshold is zero, both signs of a direction are at it.
+        # If the threshold is zero, a direction at the threshold is there with both signs.
         has_sign = (self._threshold == 0) | (self._add_sign(row, factor) == signed)
         return np.asarray((agreement == self._threshold) & has_sign)
 
     def _add_sign(self, row: Int64, factor: Int64) -> Int64:
-        """Return the signed directions that agree: the sign of `-a_r x_f` decreases the loss."""
+        """Return the directions (row, factor) with the sign of `-a_r x_f`, the one that agrees."""
         index = row * self.x.size + factor
         return np.asarray(index << 1 | ((self.a[row] > 0) != (self.x[factor] > 0)))
 
@@ -156,9 +161,10 @@ def _bits_to_float(bits: int) -> float:
 
 
 def estimate_history_length(n_items: int) -> float:
-    """Return a default for the items that a typical person touched: 2% of all, within 10 to 200.
+    """Return the default length of a typical history: 2% of all items, within 10 to 200.
 
-    The rules here depend on no other number about people. It is public.
+    The rules of this module use no other number about people, and this one is public because it
+    follows from the size of the catalogue.
     """
     return min(max(0.02 * n_items, 10.0), 200.0)
 
@@ -166,17 +172,28 @@ def estimate_history_length(n_items: int) -> float:
 def choose_block_size(epsilon: float, n_items: int, history: float) -> int:
     """Return the best size b of a block.
 
+    Args:
+        epsilon: Epsilon of one report.
+        n_items: Number of items in the catalogue.
+        history: Number of items in a typical history.
+
     >>> [choose_block_size(epsilon, 9781, 200) for epsilon in (0.5, 1, 2.5, 4, 5, 10)]
     [512, 256, 64, 8, 2, 1]
     """
     best = 1 << min(max(floor(10.65 - 1.8 * epsilon), 0), 10)
-    # At a low epsilon, most blocks should contain an item of every history.
+    # At a low epsilon, blocks should be so large that most of them contain an item of each history.
     min_size = 1 << floor(log2(max(1.32 * n_items / history, 1)))
     return min(max(best, min_size), MAX_BLOCK_SIZE) if epsilon <= LOW_EPSILON else best
 
 
 def choose_loud_fraction(epsilon: float, n_items: int, history: float, block: int) -> float:
-    """Return the best rho = L / 2n.
+    """Return the best fraction of loud directions, rho = L / 2n.
+
+    Args:
+        epsilon: Epsilon of one report.
+        n_items: Number of items in the catalogue.
+        history: Number of items in a typical history.
+        block: Size b of a block.
 
     >>> [round(choose_loud_fraction(e, 9781, 200, b), 4) for e, b in ((1, 256), (2.5, 64), (5, 2))]
     [0.2614, 0.0578, 0.0075]
@@ -184,7 +201,7 @@ def choose_loud_fraction(epsilon: float, n_items: int, history: float, block: in
     # `10 / n_items` keeps at least 20 F directions loud. With fewer, people with long histories
     # would report only their least predictable items, and quality would fall as epsilon rises.
     best = 0.5 * exp(-0.87 * epsilon * min(0.5 + epsilon / 4, 1)) + 10 / n_items
-    # Loud directions beyond those that a history's items support are noise.
+    # The items of a history support only some loud directions; further ones are noise.
     max_fraction: float = history / 4 * block**0.8 / n_items
     return min(COIN_RHO, best, max_fraction)
 
@@ -204,10 +221,10 @@ def _count_loud(rho: float, n_signed: int) -> int:
 
 
 class LoudestConstants(NamedTuple):
-    """The input of `loudest` kernels: see `Loudest` and `Blocks`."""
+    """The input of `loudest` kernels; `Loudest` and `Blocks` describe the values."""
 
     threshold: np.uint64
-    """`Loudest.blanket_below`."""
+    """The value of `Loudest.blanket_below`."""
     n_signed: np.uint64
     loud: int
     signs: Float32
@@ -236,7 +253,8 @@ class Loudest(Mechanism):
     )
 
     name: ClassVar[str] = "loudest"
-    # A promise depends on the fraction of loud directions, which the terms state in another field.
+    # The privacy promise depends on the fraction of loud directions, not on their number. The terms
+    # state the fraction in a field of its own.
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed", "loud")
     example: ClassVar[Mapping[str, Any]] = {"block": 2, "loud": 1}
 
@@ -264,20 +282,20 @@ class Loudest(Mechanism):
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
-        # A device must not choose what a manifest leaves open.
+        # 0 means the best value, but a device must not choose what a manifest leaves open.
         if 0 in (public["loud"], public["block"]):
-            raise SettingsError("loudest needs its block and its number of loud directions, not 0")
+            raise SettingsError("a manifest of loudest must state block and loud; neither may be 0")
         return super().from_manifest(shape, epsilon, public)
 
     def for_items(self, n_items: int) -> Self:
-        """Return the mechanism for a catalogue of another size, with this b and no larger rho."""
+        """Return a copy for a catalogue of another size, with the same b and no larger rho."""
         shape = replace(self.shape, n_items=n_items)
         n_signed = replace(self, shape=shape, loud=1).n_signed
         return replace(self, shape=shape, loud=max(self.loud * n_signed // self.n_signed, 1))
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The directions."""
+        """All directions of this mechanism."""
         return Blocks(self.shape, self.directions_seed, self.block)
 
     @property
@@ -297,15 +315,15 @@ class Loudest(Mechanism):
 
     @property
     def gain(self) -> float:
-        """The gain at the best b and rho; for others it is only about right."""
+        """The gain at the best b and rho; it is approximate for other values."""
         return estimate_gain(self.epsilon, self.shape.n_items)
 
     @cached_property
     def blanket_below(self) -> int:
-        """The threshold gamma * 2^64: a coin below it names a uniform direction."""
+        """The threshold gamma * 2^64: a report is uniform if its coin's word is below it."""
         # 2^64 words cannot be divided evenly among L or 2n directions: some get one word more. So
-        # gamma is computed for the likeliest loud direction and the least likely uniform one, and
-        # rounded up. Then no ratio exceeds e^eps.
+        # gamma is computed for the likeliest loud direction and the least likely uniform direction,
+        # and rounded up. Then no ratio of probabilities exceeds e^eps.
         max_words, min_words = -(-coin.WORD_RANGE // self.loud), coin.WORD_RANGE // self.n_signed
         with localcontext() as context:
             context.prec = 80
@@ -338,7 +356,11 @@ class Loudest(Mechanism):
         return [LoudSet(rows, x, self.loud, offset) for rows, x, offset in people]
 
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Return `gamma e^eps` for loud directions, `gamma` for quiet ones; 1 if all are silent."""
+        """Return `gamma e^eps` for loud directions and `gamma` for quiet ones.
+
+        If a person's gradient is zero, all directions have the density 1, because the random offset
+        alone decides which ones are loud.
+        """
         densities = np.full((histories.n_users, self.n_signed), self.gamma, np.float32)
         no_offsets, all_ranks = np.zeros(histories.n_users, np.int64), np.arange(self.loud)
         loud_sets = self.find_loud_sets(V, X, histories, no_offsets)

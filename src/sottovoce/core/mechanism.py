@@ -33,17 +33,17 @@ Float32 = NDArray[np.float32]
 UInt32 = NDArray[np.uint32]
 
 WORDS_PER_DRAW = 4
-# Index of the word of a draw that has this use.
+# Positions of the words within a draw, by their use.
 DIRECTION_WORD = 0
 ROUNDING_WORD = 1
 COIN_WORD = 2
-# An index and the bit of its sign must fit four bytes.
+# A report, `index << 1 | bit`, must fit into four bytes.
 MAX_DIRECTIONS = 1 << 31
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of a model and its confidence: what every mechanism must know of it."""
+    """The parameters of a model that every mechanism needs: its size and alpha."""
 
     n_items: int
     factors: int
@@ -70,14 +70,16 @@ class Mechanism(ABC):
     """The budget of one report."""
 
     name: ClassVar[str]
-    """The name on the command line and in the manifest. An engine's kernel for it is the module of
-    this name in the engine's folder `kernels`."""
+    """The name on the command line and in the manifest. An engine's kernel for this mechanism is in
+    the module of the same name in the engine's folder `kernels`."""
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
-    """Public parameters that may change under accepted terms: no promise depends on them."""
+    """Public parameters that may change after people have accepted the terms, because no promise
+    depends on them."""
     example: ClassVar[Mapping[str, Any]] = {}
-    """Options for any catalogue, for tests and for an audit that counts every report."""
+    """Options that are valid for any catalogue. Tests use them, and so does an audit that counts
+    every report."""
     usual: ClassVar[Mapping[str, Any]] = {}
-    """Values of this mechanism's preset that differ from the defaults of `training.Settings`."""
+    """Settings of this mechanism's preset that differ from the defaults of `training.Settings`."""
     is_planned: ClassVar[bool] = True
     """Whether the planner chooses factors and alpha if there is no budget."""
 
@@ -88,7 +90,7 @@ class Mechanism(ABC):
 
     @classmethod
     def options(cls) -> dict[str, Setting]:
-        """Return what the operator may set besides the settings that every training has."""
+        """Return the options by name, which an operator may set besides a training's settings."""
         return get_settings(cls)
 
     @classmethod
@@ -126,8 +128,9 @@ class Mechanism(ABC):
     def loud_fraction(self) -> float:
         """Rho, which accounting needs besides epsilon: see `sottovoce.privacy.events`.
 
-        It must guarantee: whatever the history, every report is at least `gamma` and at most
-        `gamma e^eps` times as likely as in a uniform draw, gamma = 1 / (1 + rho (e^eps - 1)).
+        A mechanism must guarantee that every report is at least `gamma` and at most `gamma e^eps`
+        times as likely as in a uniform draw, whatever the history. Here,
+        gamma = 1 / (1 + rho (e^eps - 1)).
         """
 
     @property
@@ -150,22 +153,35 @@ class Mechanism(ABC):
     def reports(
         self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> UInt32:
-        """Make k reports for each of N users with vectors X, from N x (k + 1) x 4 random words."""
+        """Make k reports for each of N users, N x k.
+
+        Args:
+            V: The item matrix, M x F.
+            X: The user vectors, N x F.
+            histories: The items that the users touched.
+            random_words: N x (k + 1) x 4 random words; the module's docstring describes their use.
+        """
 
     @abstractmethod
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
-        """Estimate the mean gradient, M x F, from the sums of signs by direction."""
+        """Estimate the mean gradient, M x F.
+
+        Args:
+            sums: Sum of the reported signs of each direction, dummies included.
+            n_reports: Number of reports of people, without dummies.
+        """
 
     @abstractmethod
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Compute how likely each report is, relative to a uniform one: N x 2D.
+        """Return the probability of each report, divided by its probability in a uniform draw.
 
-        This is for audits and attacks. Ties are broken in a fixed order here, and at random on a
-        device.
+        The result has a row for each user and a column for each of the `2 * n_directions` reports.
+        It is for audits and simulated attacks. Ties are broken in a fixed order here, but at random
+        on a device.
         """
 
     def constants(self, V: Float32) -> NamedTuple:
-        """Compute what a kernel needs for one epoch; the type declares the kernel's input."""
+        """Return the input of this mechanism's kernels for one epoch; its type names the fields."""
         raise NotImplementedError(f"{self.name} has no kernel")
 
 
@@ -202,16 +218,17 @@ def pack_reports(index: NDArray[np.integer], plus: NDArray[np.bool_]) -> UInt32:
 
 
 def compute_sign_densities(lean: Float32) -> Float32:
-    """Return densities of minus and plus at each index, N x 2D.
+    """Return the densities of minus and plus at each index: two columns for each index.
 
     Args:
-        lean: P[plus] - P[minus] at each index, N x D, from -1 to 1.
+        lean: P[plus] - P[minus], from -1 to 1; it has a row for each user and a column for each
+            index.
     """
     return np.stack([1 - lean, 1 + lean], axis=-1).reshape(len(lean), -1)
 
 
 def count_reports(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
-    """Count each kind of report `index << 1 | bit`: two numbers for each direction."""
+    """Return how often each report `index << 1 | bit` occurs: two numbers for each direction."""
     counts = np.bincount(reports.ravel(), minlength=2 * n_directions)
     # `bincount` grows to the largest report that it sees.
     if len(counts) > 2 * n_directions:

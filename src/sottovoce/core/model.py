@@ -1,13 +1,13 @@
 """Implicit-feedback matrix factorisation, one function for each equation of the paper (section 2).
 
 `V` is the item matrix, M x F, float32 as it is published. `x` is a user vector, `p` the 0/1
-preference, `c = 1 + alpha p` the confidence. Only public seeds are used here, and nothing is
-protected: mechanisms decide what leaves a device.
+preference, `c = 1 + alpha p` the confidence. This module draws from public seeds only and adds no
+privacy noise: mechanisms (`sottovoce.core.mechanism`) decide what leaves a device.
 
 Every engine must give the same bits as this file, so the order of every sum is part of the
-definition: over a user's items ascending, over factors ascending, one rounding for each operation,
-no fused multiply-add. User vectors are solved in float64 and rounded to float32 once; what is
-computed from them is float32.
+definition. Sums over a user's items and sums over factors run in ascending order. Every operation
+is rounded by itself, without fused multiply-add. User vectors are solved in float64 and rounded to
+float32 once; everything that is computed from the rounded vectors is float32.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def draw_initial_items(
 ) -> Float32:
     """Draw the first V: independent normal entries of standard deviation `scale`.
 
-    With a head start, the first factor is the constant `head_start * scale` instead.
+    If `head_start` is not 0, every entry of the first factor is `head_start * scale` instead.
     """
     stream = np.random.Generator(np.random.Philox(key=[seed, _ITEMS_STREAM]))
     V = scale * stream.standard_normal((n_items, factors))
     if head_start:
-        # A 0/1 matrix has a leading direction without negative entries, so a power iteration should
-        # start here: all first reports agree, and popularity is learnt in one epoch.
+        # The leading singular vectors of a 0/1 matrix have no negative entries, so a power
+        # iteration should start from a constant. Then the first reports of all people agree, and
+        # popularity is learnt in one epoch.
         V[:, 0] = head_start * scale
     return V.astype(np.float32)
 
@@ -46,9 +47,9 @@ def draw_initial_items(
 def rotate_factors(V: Float32, seed: int, epoch: int) -> Float32:
     """Return V in another orthonormal basis of the factors, drawn uniformly for each epoch.
 
-    Scores do not change, since user vectors are solved in the new basis. But a sign says more about
-    a person's large factors than about small ones, and which are large depends on the basis. A new
-    basis in every epoch treats all people alike.
+    Scores do not change, since user vectors are solved in the new basis. But a reported sign says
+    more about the factors in which a user vector is large than about the others, and the basis
+    decides which factors these are. A new basis in every epoch treats all people alike.
     """
     factors = V.shape[1]
     basis = draw_factor_basis(factors, seed, epoch)
@@ -69,7 +70,7 @@ def draw_factor_basis(factors: int, seed: int, epoch: int) -> Float64:
 
 def _orthonormalize(rows: Float64) -> Float64:
     """Make rows orthonormal in place, by Gram-Schmidt."""
-    # The last bits of LAPACK's QR differ between machines.
+    # numpy's QR decomposition is not used, because its last bits differ between machines.
     for i in range(len(rows)):
         for _ in range(2):  # two passes make rows orthogonal up to rounding
             for j in range(i):
@@ -81,11 +82,12 @@ def _orthonormalize(rows: Float64) -> Float64:
 def compute_gram(V: Float32) -> Float64:
     """Return `G = V^T V`, which all users share.
 
-    Computed once for an epoch, it turns the paper's O(M F^2) for each user into O(n_u F^2).
+    It is computed once in an epoch. Then the equations of a user with n_u items take O(n_u F^2)
+    operations instead of O(M F^2) as in the paper.
     """
     wide = V.astype(np.float64)
     # cumsum adds one row after the other; sum() and matmul choose their own order. The last row is
-    # copied, because a view of it would keep the whole array in memory: M F^2 numbers in all.
+    # copied, because a view of it would keep all M rows in memory: M F^2 numbers for all factors.
     rows = [np.cumsum(wide * wide[:, f : f + 1], axis=0)[-1].copy() for f in range(V.shape[1])]
     return np.stack(rows, axis=0)
 
@@ -93,18 +95,18 @@ def compute_gram(V: Float32) -> Float64:
 def solve_user_vectors(
     V: Float32, histories: Histories, *, alpha: float, regularization: float
 ) -> Float32:
-    """Solve equation (4) for all users: each user's vector in closed form, N x F.
+    """Solve equation (4) for all users, and return their vectors, N x F.
 
-    `x = (G + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over the user's own items.
-    Without a history, or without a usable solution, a vector is zero: `sottovoce.core.bounds`
-    explains why this must not fail.
+    `x = (G + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, where the sums are over the user's
+    own items. The vector of a user without a history, or without a usable solution, is zero:
+    `sottovoce.core.bounds` explains why this function must not fail.
     """
     factors, n = V.shape[1], histories.n_users
     users = histories.users_of_entries()
     own = V[histories.indices].astype(np.float64)
 
     def by_user(values: Float64) -> Float64:
-        """Return sums over each user's items."""
+        """Return the sum of the values over each user's items."""
         # bincount adds in the order of its input.
         return np.asarray(np.bincount(users, weights=values, minlength=n), np.float64)
 
@@ -125,8 +127,9 @@ def solve_systems(system: Float64, right: Float64) -> Float64:
     """
     lower, x = system, right.copy()
     size = right.shape[1]
-    # Each column is subtracted from all later ones. Every entry loses the same products in the same
-    # order as in an inner loop over k, which would take seconds on a device with 256 factors.
+    # Column k is subtracted from all later columns at once. Every entry loses the same products in
+    # the same order as in a loop over single entries, which would take seconds on a device with 256
+    # factors.
     for k in range(size):
         lower[:, k, k] = np.sqrt(lower[:, k, k])
         lower[:, k + 1 :, k] /= lower[:, k, k, None]
@@ -143,7 +146,12 @@ def solve_systems(system: Float64, right: Float64) -> Float64:
 
 
 def predict(X: Float32, rows: Float32) -> Float32:
-    """Return `x . v`, factor by factor in float32; `X` is (..., F) and broadcasts with `rows`."""
+    """Return the inner products `x . v`, added factor by factor in float32.
+
+    Args:
+        X: User vectors, (..., F).
+        rows: Rows of V, (..., F). They broadcast with `X`.
+    """
     total = X[..., 0] * rows[..., 0]
     for f in range(1, X.shape[-1]):
         total = total + X[..., f] * rows[..., f]
@@ -161,7 +169,8 @@ def compute_residuals(V: Float32, X: Float32, histories: Histories, *, alpha: fl
 def compute_gradients(e: Float32, X: Float32) -> Float32:
     """Return the gradients of equation (6), one for each user: `g[i, f] = -2 e_i x_f`, N x M x F.
 
-    The factor -2 is missing in the paper's (5). Without it Algorithm 2 increases the loss.
+    The factor -2 is missing in the paper's equation (5). Without the minus sign, Algorithm 2 would
+    increase the loss.
     """
     return np.asarray((np.float32(-2) * e)[:, :, None] * X[:, None, :], dtype=np.float32)
 
@@ -179,14 +188,16 @@ def update_items(
 
     Args:
         V: The item matrix.
-        estimate: The mean gradient g. All steps use the same, because new reports would cost more.
-        rate: The length of a step.
-        steps: How many steps to make.
+        estimate: The estimated mean gradient g, M x F. All steps use the same estimate, because
+            another one would need more reports, which cost privacy.
+        rate: The learning rate: the factor of the gradient in each step.
+        steps: Number of steps, at least 1.
         regularization: Lambda of the items.
-        fade: What V is multiplied by before the first step, so that old reports lose weight.
+        fade: Factor that V is multiplied by before the first step, so that old reports lose weight.
 
     Raises:
         DivergedError: An entry would exceed what devices accept.
+        SettingsError: `steps` is below 1.
     """
     if steps < 1:
         raise SettingsError(f"steps must be at least 1, got {steps}")
@@ -199,9 +210,10 @@ def update_items(
 
 
 def compute_max_entry(factors: int) -> float:
-    """Return the largest |entry| that an update may have.
+    """Return the largest |entry| of V that an update may produce.
 
-    In another basis an entry can become larger by the root of F.
+    It is smaller than `MAX_ITEM_ENTRY`, because another basis of the factors can make an entry
+    larger by the square root of F.
     """
     return float(MAX_ITEM_ENTRY / np.sqrt(factors))
 

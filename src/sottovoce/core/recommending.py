@@ -1,11 +1,12 @@
 """How a device recommends: the item matrix with tags, weights by recency, and ranking.
 
-`W = [V | D]`. A column of D is a tag: 0 for items without it, else the item's popularity as the
-model estimates it, so that the best known horror film stands for "horror" more than any other. A
-user vector over W is solved like one over V. It is used for recommending only, never for reports.
+The wide item matrix is `W = [V | D]`. Each column of D stands for a tag: it is 0 for items without
+the tag, and the estimated popularity of the item for the others. So the best known horror film
+stands for "horror" more than any other. A user vector over W is solved like one over V. It is used
+for recommending only, never for reports.
 
-The columns of D are as long as V's on average. They have a ridge of their own, so that a tag counts
-only as far as the own items confirm it.
+Every column of D has the mean length of V's columns. The tags have a ridge of their own, so that a
+tag counts only as far as a person's own items (those of the history) confirm it.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ Float64 = NDArray[np.float64]
 TAG_RIDGE = 0.2
 RIDGE_DOUBLING_ITEMS = 60
 
-# Alpha of counts used as a model, which have no alpha of their own. On validation splits, 0.5 to 4
-# give the same quality.
+# Alpha of a model that is made of counts (`build_popularity_model`), for which no training set an
+# alpha. On validation splits, values from 0.5 to 4 give the same quality.
 POPULARITY_ALPHA = 1.0
 
 # An own item weighs LATEST_ITEM_WEIGHT / (1 + later / WEIGHT_HALVING_ITEMS), where `later` is the
-# number of items touched later; without a known order it weighs 1. The formula and both numbers
-# were chosen on validation splits of two data sets, among some fifty.
+# number of items touched later. If the order is not known, every item weighs 1. The formula and
+# both numbers were chosen among about fifty candidates, on validation splits of two data sets.
 LATEST_ITEM_WEIGHT = 10.0
 WEIGHT_HALVING_ITEMS = 2.0
 
-# Reasons for a recommended item.
+# Reasons that are given for a recommended item.
 MAX_REASONS = 3
 
 _SIGN_BIT = np.uint64(1 << 63)
@@ -53,9 +54,9 @@ class WideModel:
     """A model with tags, `W = [V | D]`."""
 
     V: Float64
-    """M x F; new items have rows, too."""
+    """The item matrix, M x F. Items that nobody has reported on have rows from `fill_new_items`."""
     learnt: NDArray[np.bool_]
-    """Which items somebody has reported on."""
+    """True for items that somebody has reported on."""
     D: sparse.csr_array
     """M x K, one column for each tag."""
     popularity: Float64
@@ -74,7 +75,7 @@ class WideModel:
         learnt = np.asarray(V.any(axis=1))
         wide = fill_new_items(V.astype(np.float64), learnt, tags)
         popularity = estimate_popularity(wide)
-        # The squared length of the mean column; for a model of zeros any length will do.
+        # The mean squared length of V's columns. For a model of zeros any number will do.
         squared = float((wide * wide).sum()) / wide.shape[1] or 1.0
         D = sparse.csr_array(tags.table * popularity[:, None])
         lengths = np.sqrt(np.asarray(D.multiply(D).sum(axis=0)).ravel())
@@ -97,10 +98,15 @@ class WideModel:
         return np.concatenate([self.V[items], self.D[items].toarray()], axis=1)
 
     def shares(self, own: list[int], weights: Float64) -> Float64:
-        """Return what each own item adds to the user vector, (F + K) x n.
+        """Return the share of each own item in the user vector, (F + K) x n.
 
-        Their sum is the vector `x = (G + alpha sum w v v^T + ridge)^-1 (1 + alpha) sum w v`. All
-        shares are zero if there is no finite solution.
+        The sum of the shares is the user vector
+        `x = (G + alpha sum w v v^T + ridge)^-1 (1 + alpha) sum w v`. All shares are zero if there
+        is no finite solution.
+
+        Args:
+            own: Rows of the own items.
+            weights: The weight w of each own item.
         """
         rows, sizes = self.rows(own), (self.V.shape[1], self.D.shape[1])
         ridge = np.diag(np.repeat(self.ridges(len(own)), sizes))
@@ -117,7 +123,7 @@ class WideModel:
         return np.asarray(self.V @ x[:factors] + self.D @ x[factors:])
 
     def list_scores(self, x: Float64, n_own: int) -> Float64:
-        """Return the scores for a list: `W x`, or popularity if there are no own items."""
+        """Return the scores by which a list is ranked: `W x`, or popularity without own items."""
         return self.scores(x) if n_own else self.popularity
 
 
@@ -127,6 +133,11 @@ def build_popularity_model(
     """Build a model whose only factor is the fraction of people who touched each item.
 
     It shows what tags and the order of a history achieve without a learnt model.
+
+    Args:
+        counts: Number of people who touched each item.
+        people: Number of people.
+        tags: Tags of the items.
     """
     share = counts.astype(np.float32)[:, None] / np.float32(max(people, 1))
     return WideModel.from_model(share, tags, alpha=POPULARITY_ALPHA, regularization=1e-6)
@@ -134,19 +145,21 @@ def build_popularity_model(
 
 def estimate_popularity(V: Float64) -> Float64:
     """Estimate how popular each item is: `V (V^T 1)`, but at least 0."""
-    # A device knows no counts. But `V V^T` estimates which items are touched together, so its row
-    # sums are large for items that are touched together with many, in any basis of the factors.
-    # Before anything is learnt, all items are equally popular.
+    # A device knows no counts. But `V V^T` estimates which items are touched together, in any basis
+    # of the factors. So its row sums are large for items that are touched together with many
+    # others. Before anything is learnt, all items are equally popular.
     if not V.any():
         return np.ones(len(V))
     return np.asarray(np.maximum(V @ V.sum(axis=0), 0.0))
 
 
 def fill_new_items(V: Float64, learnt: NDArray[np.bool_], tags: Tags) -> Float64:
-    """Return V with rows for new items: the mean over an item's tags of the tag's mean row.
+    """Return V with estimated rows for new items, on which nobody has reported.
 
-    So a new item is as popular, and as near to somebody's taste, as items with the same tags are on
-    average. Without tags the mean is over all items.
+    The mean row of a tag is the mean over the learnt items with this tag. The row of a new item is
+    the mean over the mean rows of its tags. So a new item is as popular, and as near to somebody's
+    taste, as items with the same tags are on average. A new item without such tags gets the mean
+    row of all learnt items.
     """
     # In a model of zeros there are no rows to average.
     if learnt.all() or not learnt.any():
@@ -166,24 +179,24 @@ def fill_new_items(V: Float64, learnt: NDArray[np.bool_], tags: Tags) -> Float64
 
 @dataclass(frozen=True, eq=False)
 class Taste:
-    """One person's history applied to a model: the score of every item, and its reasons."""
+    """One person's history applied to a model, which gives a score and reasons for every item."""
 
     model: WideModel
     tags: Tags
     rows: list[int]
-    """The own items in the model, ascending."""
+    """Rows of the own items in the model, ascending."""
     shares: Float64
-    """What each own item adds to the user vector, (F + K) x n."""
+    """Share of each own item in the user vector, (F + K) x n: see `WideModel.shares`."""
 
     def scores(self) -> Float64:
-        """Return the score of every item: its popularity, if there is no history."""
+        """Return the score of every item; without a history, it is the item's popularity."""
         return self.model.list_scores(self.shares.sum(axis=1), len(self.rows))
 
     def split_score(self, item: int) -> tuple[Float64, Float64]:
         """Split the score of an item into a part for each own item and one for each tag.
 
-        The parts add up to the score exactly. Own items get what they contribute through learnt
-        factors; what they contribute through a tag is the tag's.
+        The parts add up to the score exactly. The part of an own item is what it contributes
+        through the factors. What own items contribute through a tag is the part of that tag.
         """
         factors = self.model.V.shape[1]
         row = self.model.rows([item])[0]
@@ -203,7 +216,7 @@ class Taste:
     def _positive_parts(self, item: int) -> Iterator[tuple[int | Tag, float]]:
         own, tags = self.split_score(item)
         for row, part in zip(self.rows, own.tolist(), strict=True):
-            # The factors of a new item are those of its tags, so only tags are reasons for it.
+            # The factors of a new item come from its tags, so only tags are reasons for it.
             if part > 0 and self.model.learnt[item]:
                 yield row, part
         own_counts = self.tags.table[self.rows].sum(axis=0)
@@ -224,15 +237,15 @@ def weigh_history(moments: NDArray[np.integer]) -> NDArray[np.float64]:
     >>> weigh_history(np.array([4, 4])).tolist()
     [1.0, 1.0]
     """
-    return _weights(np.array([0, len(moments)]), np.asarray(moments, np.int64))
+    return _compute_weights(np.array([0, len(moments)]), np.asarray(moments, np.int64))
 
 
 def weigh_histories(histories: Histories, times: NDArray[np.int64]) -> NDArray[np.float64]:
     """Weigh the items of many histories at once, in the order of their entries."""
-    return _weights(histories.indptr, times)
+    return _compute_weights(histories.indptr, times)
 
 
-def _weights(indptr: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float64]:
+def _compute_weights(indptr: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float64]:
     users = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = np.lexsort((times, users))
     # A run is all that one person touched at one moment.
@@ -253,8 +266,13 @@ def _weights(indptr: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.
 def find_best_rows(scores: NDArray[np.float64], own: list[int], n: int) -> NDArray[np.intp]:
     """Return the rows of the n best scores, best first, without `own`.
 
-    Of equal scores the first row comes first. A NaN is the lowest score. The time does not depend
-    on the scores.
+    Rows with equal scores stay in their order. A NaN counts as the lowest score. The time does not
+    depend on the scores.
+
+    Args:
+        scores: Score of every row.
+        own: Rows that are left out.
+        n: Number of rows to return, if there are as many.
     """
     keys = _to_descending_keys(scores)
     keys[own] = _ALL_BITS
@@ -270,10 +288,10 @@ def _to_descending_keys(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 def _sort_rows(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return the rows ordered by key, by a radix sort of four passes over 16 bits."""
-    # A sort that compares is many times faster if its input is almost sorted. Then the time for a
-    # list would reveal something about the taste behind it. For 16 bits numpy counts instead.
+    # A comparison sort is many times faster if its input is almost sorted, so its time would reveal
+    # something about a person's taste. numpy sorts digits of 16 bits by counting instead.
     order = np.arange(len(keys))
-    # Two digits in the wrong order come first, because numpy skips input that is sorted already.
+    # Two digits in descending order come first, because numpy skips input that is already sorted.
     digits = np.empty(len(keys) + 2, np.uint16)
     digits[:2] = 2**16 - 1, 0
     for shift in range(0, 64, 16):

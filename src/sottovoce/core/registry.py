@@ -8,7 +8,7 @@ from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.errors import SettingsError
 
-# The class itself, so that `register` returns the type that it was given.
+# Type of a registered class. With it, type checkers know that `register` returns its argument.
 Kind = TypeVar("Kind", bound=type[Mechanism])
 
 MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Coordinate, Loudest)}
@@ -29,7 +29,7 @@ def get_mechanism(name: str) -> type[Mechanism]:
 def register(kind: Kind) -> Kind:
     """Register your own mechanism in this process; also usable as a decorator.
 
-    It runs on the reference engine. Its author must prove that it is eps-LDP.
+    The mechanism runs on the reference engine. Its author must prove that it is eps-LDP.
 
     Args:
         kind: A subclass of `Mechanism` with a name that no other mechanism has.
@@ -55,6 +55,9 @@ def register(kind: Kind) -> Kind:
     options = kind.options().items()
     invalid = [option_name for option_name, option in options if option.kind is not int]
     if invalid:
-        raise SettingsError(f"{name!r}: {', '.join(invalid)} must be a whole number (int)")
+        raise SettingsError(
+            f"all options of the mechanism {name!r} must be whole numbers (int): change "
+            f"{', '.join(invalid)}"
+        )
     MECHANISMS[name] = kind
     return kind

@@ -12,14 +12,14 @@ from itertools import chain, pairwise
 import numpy as np
 from scipy import sparse
 
-# What is known of one item, by kind: its labels, or its number.
+# The traits of one item by kind: a tuple of labels (such as its genres) or a number (its year).
 Traits = Mapping[str, tuple[str, ...] | float]
 
-# Names of kinds, such as genre or year.
+# Valid names of kinds, such as genre or year.
 KIND_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,31}")
 # A tag needs this many items, or a fiftieth of the catalogue if that is less.
 MIN_ITEMS_PER_TAG = 20
-# The most frequent tags are used. A device solves one more equation for each.
+# Only this many of the most frequent tags are used, since a device solves an equation for each tag.
 MAX_TAGS = 128
 # A number is divided into this many bands, with about equally many items in each.
 BANDS_PER_NUMBER = 10
@@ -30,9 +30,9 @@ class Tag:
     """A column of `Tags`."""
 
     kind: str
-    """Such as `genre` or `year`."""
+    """The kind of trait, such as `genre` or `year`."""
     name: str
-    """The label, or the name of a band such as "1990 to 1994"."""
+    """The label, or the name of a band, such as "1990 to 1994"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +64,16 @@ def make_empty_tags(n_items: int) -> Tags:
 
 
 def build_tags(items: Sequence[Traits]) -> Tags:
-    """Return the tags of a catalogue, in the order in which they first appear.
+    """Return the tags of a catalogue: labels in the order in which they first appear, then bands.
+
+    Args:
+        items: Traits of each item, in the order of the catalogue.
 
     >>> films = [{"genre": ("Horror",), "year": 1979}, {"genre": ("Horror", "Comedy")}] * 2
     >>> [(tag.kind, tag.name) for tag in build_tags(films).names]
     [('genre', 'Horror'), ('genre', 'Comedy'), ('year', '1979')]
     """
-    columns = [*_labels(items), *_bands(items)]
+    columns = [*_collect_labels(items), *_collect_bands(items)]
     min_items = min(MIN_ITEMS_PER_TAG, max(2, -(-len(items) // 50)))
     frequent = [(tag, rows) for tag, rows in columns if len(rows) >= min_items]
     by_frequency = sorted(range(len(frequent)), key=lambda i: -len(frequent[i][1]))
@@ -83,7 +86,7 @@ def build_tags(items: Sequence[Traits]) -> Tags:
     return Tags(tuple(tag for tag, _ in chosen), table)
 
 
-def _labels(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
+def _collect_labels(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
     """Yield each label with the rows of its items, ascending."""
     rows_by_label: dict[tuple[str, str], list[int]] = {}
     for row, traits in enumerate(items):
@@ -95,7 +98,7 @@ def _labels(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
         yield Tag(kind, label), rows
 
 
-def _bands(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
+def _collect_bands(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
     """Yield the bands of each kind of number, lowest first, with the rows of their items."""
     numbers: dict[str, dict[int, float]] = {}
     for row, traits in enumerate(items):
@@ -119,8 +122,9 @@ def _bands(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
 def _name_bands(bands: Sequence[Sequence[float]]) -> list[str]:
     """Name bands by round edges: "under 1990", "1990 to 1994", "1995 or more".
 
-    A band of a single value has that as its name. If all values are whole, a name ends with the
-    last number in the band, else with the first number of the next: "10 to 12.5", "12.5 to 15".
+    A band with a single value is named by this value. If all values are whole numbers, the name of
+    a band ends with the last whole number in the band. Otherwise it ends with the first number of
+    the next band: "10 to 12.5", "12.5 to 15".
     """
     ranges = [(min(values), max(values)) for values in bands]
     edges = [_round_edge(before, first) for (_, before), (first, _) in pairwise(ranges)]
@@ -140,7 +144,12 @@ def _name_bands(bands: Sequence[Sequence[float]]) -> list[str]:
 
 
 def _round_edge(before: float, first: float) -> float:
-    """Cut `first` to the fewest digits with which it is still above `before`."""
+    """Round `first` down to the fewest digits with which it is still above `before`.
+
+    Args:
+        before: The last number of the lower band.
+        first: The first number of the upper band.
+    """
     _, digits, exponent = Decimal(repr(float(first))).as_tuple()
     for n in range(1, len(digits)):
         edge = float(Decimal((0, digits[:n], int(exponent) + len(digits) - n)))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 def transform(values: NDArray[Any], axis: int) -> NDArray[Any]:
     """Return `H values` along one axis, whose length is a power of two.
 
-    Butterflies are added one by one, those of the lowest bit first, so that rounding is the same on
-    every machine.
+    Butterflies are added step by step, beginning with those of the lowest bit, so that rounding is
+    the same on every machine.
     """
     out = np.moveaxis(values, axis, -1).copy()
     n, half = out.shape[-1], 1
@@ -29,7 +29,7 @@ def transform(values: NDArray[Any], axis: int) -> NDArray[Any]:
 def compute_hadamard_signs(
     rows: NDArray[np.integer], columns: NDArray[np.integer]
 ) -> NDArray[np.float32]:
-    """Return `H[rows, columns]`, broadcast, without building H."""
+    """Return the entries `H[rows, columns]` without building H; the indices are broadcast."""
     odd = np.bitwise_count(np.bitwise_and(rows, columns)) & 1
     return np.where(odd == 1, np.float32(-1), np.float32(1))
 
@@ -43,7 +43,7 @@ def compute_public_signs(seed: int, n: int) -> NDArray[np.float32]:
 
 def compute_public_stream(seed: int, use: str, n_bytes: int) -> bytes:
     """Derive public bytes from a seed: SHA-256(label, use, seed, counter), concatenated."""
-    # Every client has SHA-256, browsers included.
+    # SHA-256 is used because every client has it, browsers included.
     prefix = b"sottovoce directions v2\0" + use.encode() + b"\0" + seed.to_bytes(8, "little")
     counters = range(-(-n_bytes // 32))
     digests = (hashlib.sha256(prefix + i.to_bytes(4, "little")).digest() for i in counters)

@@ -1,4 +1,7 @@
-"""Privacy accounting: what is promised, in numbers and in words. Does no input or output."""
+"""Privacy accounting: how much a training reveals about one person, in numbers and in words.
+
+The package does no input or output.
+"""
 
 from sottovoce.privacy.events import COIN_RHO, DEFAULT_DELTA, Reporting
 from sottovoce.privacy.gaussian import max_gaussian_mu

@@ -2,49 +2,63 @@
 
 `shuffle.py` computes the central epsilon by composing loss distributions. This bound needs only
 elementary functions, gives the same digits everywhere (`tests/vectors/promises.json`) and is at
-most about a tenth larger. The pair of distributions is that of `shuffle.py`; `docs/privacy.md`
-proves that it is the worst. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is:
+most about a tenth larger. Like `shuffle.py`, it compares what the server sees under two histories
+of one person, the victim. `docs/privacy.md` proves that this pair of distributions is the worst.
 
-1.  Blanket. Bin(n - 1, gamma) reports of others are uniform, and so are Bin(D, d) dummies of the
-    proxy (d is `Reporting.dummy_share`): together B, and m = B + 1. A smaller m is worse, so
-    neighbouring sizes are grouped at the smallest.
-2.  Count. Of these B, g ~ Bin(B, 2 rho) fall on the loud directions A of one history or A'
-    of the other. The victim's report does so with probability 1 - gamma (1 - 2 rho), for either
-    history. In all there are s = g + (0 or 1).
-3.  Difference. Averaged over the two histories, v = (number in A) - (number in A') is the sum of s
-    fair signs. The two histories make it 1 + t and 1 - t times as likely as that average,
+In one round, each of n people sends a report with this eps, and D dummies (`Reporting.cover`) are
+mixed with them. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), the bound is computed in six
+steps:
+
+1.  Blanket. Bin(n - 1, gamma) reports of the other people are uniform, and Bin(D, d) dummies count
+    as uniform (d is `Reporting.dummy_share`). Together they are B reports, and m = B + 1 counts the
+    victim's report too. A smaller m is worse, so neighbouring values of m are grouped, and the
+    smallest value stands for the group.
+2.  Count. A is the set of directions that are loud for one history, A' that of the other. Of the B
+    reports, g ~ Bin(B, 2 rho) name a direction in A or A'. The victim's report does so with
+    probability 1 - gamma (1 - 2 rho), whichever history is true. So there are s = g or s = g + 1
+    reports in A or A'.
+3.  Difference. Averaged over the two histories, v = (number in A) - (number in A') is distributed
+    as the sum of s fair signs. Under one history, v is 1 + t times as likely as in that average,
+    and under the other 1 - t times, where
 
         t = (c v / 2) / (m + c s / 2) = tanh(loss / 2),    loss = log1p(c v / (m + c (s - v) / 2)).
 
-    Neighbouring s, s1 to s2, are grouped: s1 in these formulas, s2 signs in v. Both make the bound
-    larger: t is larger, and a convex even function of t grows with the number of signs.
-4.  Grid. Losses are moved to the points 0 and eps * q^-j. A loss between two points is split so
-    that the mean of t is unchanged: x to the upper one, 1 - x to the lower,
+    Neighbouring values of s, from s1 to s2, are grouped. These formulas then use s1, and v is the
+    sum of s2 signs. Both make the bound larger: a smaller s makes t larger, and the mean of a
+    convex even function of t grows with the number of signs.
+4.  Grid. Losses are moved to the points of a grid, 0 and eps * q^-j. A loss between two points is
+    split so that the mean of t is unchanged: the share x of its probability moves to the upper
+    point, 1 - x to the lower,
 
         x = sinh((loss - low) / 2) cosh(high / 2) / (sinh((high - low) / 2) cosh(loss / 2)).
 
-    A wider spread with the same mean is worse for every convex function of t.
-5.  Moment. For an order alpha > 1 the weights w of the grid give
+    This spreads t more widely around the same mean, so the mean of every convex function of t can
+    only grow.
+5.  Moment. For an order alpha > 1, the weights w of the grid points give
 
         M = sum of w (2 sinh^2((alpha - 1) loss / 2) + tanh(loss / 2) sinh((alpha - 1) loss)),
 
-    and log(1 + M) / (alpha - 1) is the Renyi divergence of one round. Divergences of all rounds
-    add up, in any order: R = sum of rounds * log1p(M) over all groups.
-6.  Conversion (Canonne, Kamath and Steinke 2020, proposition 12): for every alpha
+    and log(1 + M) / (alpha - 1) is the Renyi divergence of one round. The divergences of all rounds
+    add up. Rounds of one kind are a group (`Group`): R = sum of rounds * log1p(M) over all groups.
+6.  Conversion (Canonne, Kamath and Steinke 2020, proposition 12). For every order alpha,
 
-        eps(alpha) = R / (alpha - 1) + log(1 - 1/alpha) - log(delta' alpha) / (alpha - 1).
+        eps(alpha) = R / (alpha - 1) + log(1 - 1/alpha) - log(delta' alpha) / (alpha - 1)
 
-    The smallest of them over a fixed list of orders is a bound; so is the sum of all epsilons.
+    is an upper bound of epsilon at delta'. The smallest one over a fixed list of orders is used,
+    or the sum of the epsilons of all reports if that is smaller.
 
-delta' is delta minus two parts. Binomials are cut where Bernstein's inequality leaves a probability
-of at most `2 e^-spread`, four of them in each round, together `TAIL_SHARE` of delta. And a share of
-delta may be spent on the largest losses, as if these revealed everything: small blankets are rare
-but reveal much. Each of `SPENT_SHARES` is tried, in equal parts for all groups, and the smallest
-result counts.
+delta' is what remains of delta after two deductions:
 
-A group with nobody to hide among, and all groups beyond the `MAX_GROUPS` most expensive ones, count
-at their pure epsilon. Their losses never exceed it, so it is added to the epsilon of the others at
-the same delta.
+-   Cut tails. Bernstein's inequality cuts the tails of a binomial, which have a probability of at
+    most `2 e^-spread`. There are four binomials in each round. All tails together take the share
+    `TAIL_SHARE` of delta.
+-   Largest losses. Small blankets are rare but reveal much. So some of delta may be spent on the
+    largest losses, which are then left out of the moments as if they revealed everything. Each of
+    `SPENT_SHARES` is tried, divided equally among all groups; the smallest result is the bound.
+
+Some groups are not composed but count at their pure epsilon: those without other people and without
+dummies, and all but the `MAX_GROUPS` most expensive ones. Their losses never exceed their pure
+epsilon, so it can be added to the epsilon of the other groups at the same delta.
 """
 
 from collections.abc import Sequence
@@ -63,15 +77,15 @@ Int64 = NDArray[np.int64]
 TAIL_SHARE = 1e-3
 # Shares of delta that may be spent on the largest losses.
 SPENT_SHARES = (0.0, 0.01, 0.05, 0.1, 0.4, 0.7)
-# Sizes that differ by less than this share of their value are grouped.
+# Neighbouring values of m or of s that differ by less than this share are grouped (steps 1 and 3).
 GROUPING_SHARE = 0.004
 # The grid of losses (step 4): its ratio q, and its number of points besides 0 and eps.
 GRID_RATIO = 1.025
 GRID_POINTS = 800
 # The orders alpha over which the bound is minimised (step 6).
 RENYI_ORDERS = 1 + 0.01 * 1.1 ** np.arange(270.0)
-# Only this many groups are composed, so that a server that changes its terms in every epoch cannot
-# keep a device busy.
+# The largest number of groups that are composed. Otherwise a server that changes its terms in every
+# epoch could keep a device busy.
 MAX_GROUPS = 8
 
 
@@ -84,7 +98,7 @@ class Group(NamedTuple):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether there are other people or dummies to hide among."""
+        """Whether other people or dummies hide these reports."""
         return self.clients > 1 or self.event.cover > 0
 
 
@@ -107,7 +121,7 @@ def _sum_pure(groups: Sequence[Group]) -> float:
 
 
 def _compose(groups: Sequence[Group], delta: float) -> float:
-    """Bound the epsilon of the groups by the best way to spend delta (steps 5 and 6)."""
+    """Bound the epsilon of the groups (steps 5 and 6) with the best of `SPENT_SHARES`."""
     rounds = sum(event.total for event, _ in groups)
     spread = log(2 * 4 * rounds / TAIL_SHARE) - log(delta)
     losses = [_Losses.from_group(group, spread) for group in groups]
@@ -121,7 +135,7 @@ def _compose(groups: Sequence[Group], delta: float) -> float:
 
 
 class _Losses(NamedTuple):
-    """The losses of one group, on the grid."""
+    """The distribution of the losses of one group of reports, on the grid of step 4."""
 
     rounds: int
     weights: Float64
@@ -136,12 +150,13 @@ class _Losses(NamedTuple):
         return cls(group.event.total, weights, moments(points, RENYI_ORDERS))
 
     def drop_largest(self, max_probability: float) -> tuple[Float64, float]:
-        """Drop the largest losses, together no likelier than `max_probability`.
+        """Drop the largest losses, whose probabilities sum to at most `max_probability`.
 
         Returns:
-            The logarithm of the moment of each order without them, and their probability.
+            The sum of log1p(M) over all rounds without these losses, for each order; and the
+            probability of the losses that were dropped.
         """
-        # The probability of a loss of at least this size in any of the rounds.
+        # For each point, the probability that any of the rounds has a loss at it or above it.
         above = float(self.rounds) * np.cumsum(self.weights[::-1])[::-1]
         remains = above > max_probability
         counts = remains & (self.weights > 0)
@@ -150,7 +165,7 @@ class _Losses(NamedTuple):
 
 
 def blankets(event: Reporting, clients: int, spread: float) -> tuple[Int64, Float64]:
-    """Return the sizes m of the blanket, ascending, and their probabilities (step 1)."""
+    """Return the possible values of m, ascending, and their probabilities (step 1)."""
     people, people_chances = _binomial(clients - 1, event.blanket, spread)
     dummies, dummy_chances = _group(*_binomial(event.cover, event.dummy_share, spread), spread)
     uniform = np.arange(people[0] + dummies[0], people[-1] + dummies[-1] + 1)
@@ -162,7 +177,7 @@ def blankets(event: Reporting, clients: int, spread: float) -> tuple[Int64, Floa
 
 
 def _group(sizes: Int64, chances: Float64, spread: float) -> tuple[Int64, Float64]:
-    """Group neighbouring sizes, each group at its smallest."""
+    """Group neighbouring sizes; return the smallest size and the probability of each group."""
     starts = _group_starts(int(sizes[0]), int(sizes[-1]), spread)
     return starts, np.add.reduceat(chances, starts - sizes[0])
 
@@ -188,7 +203,7 @@ def _histogram(event: Reporting, clients: int, spread: float) -> Float64:
 
 
 def _count_chances(event: Reporting, others: int, starts: Int64, spread: float) -> Float64:
-    """Return the probability of each group of s among this many others (step 2)."""
+    """Return the probability of each group of values of s, for B = `others` (step 2)."""
     rho = event.loud_fraction
     hit = 1 - event.blanket * (1 - 2 * rho)
     counts, chances = _binomial(others, 2 * rho, spread)
@@ -210,7 +225,7 @@ def _grid_points(epsilon: float) -> Float64:
 
 
 def _split(points: Float64, loss: Float64) -> tuple[Int64, Float64]:
-    """Return the point below each loss, and the share that moves to the point above (step 4)."""
+    """Return the index of the point below each loss, and the share x of step 4."""
     with np.errstate(divide="ignore"):
         steps = np.floor(np.log(loss / points[-1]) / log(GRID_RATIO))
     lower = np.clip(steps + GRID_POINTS + 1, 0, GRID_POINTS).astype(np.int64)
@@ -230,7 +245,7 @@ def moments(loss: Float64, orders: Float64) -> Float64:
 
 
 def renyi_epsilon(logs: Float64, delta: float, orders: Float64) -> float:
-    """Convert the Renyi divergence of all rounds to an epsilon (step 6)."""
+    """Convert `logs`, the R of each order, to the smallest epsilon (step 6)."""
     epsilons = logs / (orders - 1) + np.log1p(-1 / orders)
     epsilons -= (log(delta) + np.log(orders)) / (orders - 1)
     return max(0.0, float(epsilons.min()))
@@ -241,7 +256,7 @@ def _group_starts(first: int, last: int, spread: float) -> Int64:
     starts, start = [], first
     while start <= last:
         starts.append(start)
-        # Small sizes are not grouped: a difference of signs could be as large, and t close to 1.
+        # Small sizes are not grouped: v could be about as large as they are, and t close to 1.
         start += 1 + (int(GROUPING_SHARE * start) if start > 8 * spread else 0)
     return np.array(starts)
 

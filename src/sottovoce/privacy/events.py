@@ -1,9 +1,11 @@
-"""Events: what was reported about a person. The accountant sees these and never a mechanism.
+"""The facts about one person's reports that decide how private a training is.
 
-Reports of all mechanisms have one form. There is a public set of S signed
-directions. The person's history makes rho * S of them *loud*; a report is a uniform direction with
-probability gamma, else a uniform loud one. `coordinate` is the case rho = 1/2: at each index one of
-the two signs is loud. gamma = 1 / (1 + rho (e^eps - 1)) makes it eps-LDP.
+The accounting needs only these facts and not the mechanism that makes the reports, because the
+reports of all mechanisms have the same form. There is a public set of S signed directions. The
+history of a person makes rho * S of them *loud*. A report names one direction: with probability
+gamma it is drawn uniformly from all S, otherwise uniformly from the loud ones. In `coordinate`, rho
+is 1/2: at each index, one of the two signs is loud. With gamma = 1 / (1 + rho (e^eps - 1)), a
+report is eps-LDP (locally differentially private).
 """
 
 from dataclasses import dataclass, replace
@@ -13,20 +15,22 @@ from typing import Self
 from sottovoce.errors import SettingsError
 from sottovoce.settings import Setting
 
-# The delta of figures unless a caller chooses another one.
+# The delta of privacy figures, unless the caller chooses another one.
 DEFAULT_DELTA = 1e-6
-# The loud fraction of reports that are one sign, randomised by the coin.
+# rho of `coordinate`, whose reports are one sign that a coin may flip.
 COIN_RHO = 0.5
-# Where dummies hide people, a manifest makes at least this share of the stated directions loud. It
-# cannot always make all of them loud: their number is rounded down, and depends on that of items.
+# In a training with dummies, at least this share of the rho * S directions must be loud. A manifest
+# cannot always make all rho * S of them loud: the number of loud directions is rounded down, and S
+# depends on the number of items.
 MIN_LOUD_RATIO = 0.9
-# The largest number of people, of one person's reports and of dummies; more must be a mistake.
+# Upper limit for the number of people, the number of one person's reports and the number of
+# dummies. A larger number must be a mistake.
 MAX_COUNT = 10**30
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """One person's part in a training, and the dummies that hide it even without other people.
+    """The reports of one person in a training, and the dummies that hide them.
 
     >>> Reporting(epsilon=2.5, reports=100, epochs=20).pure
     5000.0
@@ -39,10 +43,11 @@ class Reporting:
     epochs: int
     """The number of epochs in which one person takes part."""
     loud_fraction: float = COIN_RHO
-    """rho: the largest share of signed directions that a history makes loud. Where there are
-    dummies, the actual share is at least `MIN_LOUD_RATIO` of this."""
+    """rho: the largest share of the signed directions that a history makes loud. In a training
+    with dummies, the actual share is at least `MIN_LOUD_RATIO` times this."""
     dummies: int = 0
-    """D: uniform reports that an honest proxy adds to each epoch."""
+    """The number of dummies, uniformly random reports that an honest proxy adds to each epoch.
+    They hide a person even if nobody else takes part."""
 
     def __post_init__(self) -> None:
         if not (isfinite(self.epsilon) and self.epsilon > 0):
@@ -54,7 +59,9 @@ class Reporting:
                     f"{name} must be a whole number of at least {minimum}, got {value!r}"
                 )
         if max(self.total, self.dummies) > MAX_COUNT:
-            raise SettingsError("one person's reports, and dummies, must be at most 10^30 in all")
+            raise SettingsError(
+                "one person's reports in all epochs must be at most 10^30, and dummies too"
+            )
         if not 0 < self.loud_fraction <= COIN_RHO:
             raise SettingsError(
                 f"loud_fraction must be above 0 and at most 0.5, got {self.loud_fraction}"
@@ -67,7 +74,7 @@ class Reporting:
 
     @property
     def pure(self) -> float:
-        """The epsilon of the whole training by pure composition: T k eps."""
+        """The epsilon of the whole training by pure composition: `epsilon * total`."""
         return self.epsilon * self.total
 
     @property
@@ -77,22 +84,22 @@ class Reporting:
 
     @property
     def cover(self) -> int:
-        """The number of dummies that hide each report of a person; a dummy hides only one."""
+        """D: the number of dummies that hide each of a person's reports. A dummy hides only one."""
         return self.dummies // self.reports
 
     @property
     def dummy_share(self) -> float:
-        """d: the probability with which each dummy counts (docs/privacy.md, step 6)."""
-        # At least gamma at this rho over gamma at the smallest rho that is allowed: a bound with
-        # this share holds for every rho between the two.
+        """d: the probability with which a dummy counts as uniform (docs/privacy.md, step 6)."""
+        # This is gamma(rho) / gamma(MIN_LOUD_RATIO * rho). A bound that is computed with it holds
+        # for every actual rho from MIN_LOUD_RATIO * rho to rho.
         return MIN_LOUD_RATIO + (1 - MIN_LOUD_RATIO) * self.blanket
 
     def one_epoch(self) -> Self:
-        """Return the part that ends after the first epoch."""
+        """Return what the person reports in the first epoch only."""
         return replace(self, epochs=1)
 
     def one_report(self) -> Self:
-        """Return the part that ends after the first report."""
+        """Return the first report only, with the dummies that hide it."""
         return replace(self, reports=1, epochs=1, dummies=self.cover)
 
 

@@ -1,13 +1,14 @@
 """Exact privacy of Gaussian noise: conversions between epsilon, delta and mu.
 
-A value that one person moves by at most s, released with normal noise of standard deviation sigma,
-is as private as telling N(0, 1) from N(mu, 1) is hard, with mu = s / sigma. Releases compose
-exactly, also when each depends on those before it: the squares of mu add up (Dong, Roth and Su
-2022). The curve of one mu is
+Suppose that one person can change a value by at most s, and that the value is released with normal
+noise of standard deviation sigma. Then the release distinguishes two histories of the person at
+most as well as one sample distinguishes N(0, 1) from N(mu, 1), where mu = s / sigma. For several
+releases, the squares of mu add up exactly, even if each release depends on the earlier ones (Dong,
+Roth and Su 2022). The delta of one mu at a given epsilon is
 
     delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
 
-Normal noise in floating point is an approximation that this does not account for.
+This holds for real numbers. It does not account for the rounding of noise to floating point.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from math import exp, isfinite, sqrt
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.events import check_delta
 
-# Enough for any float64: after 100 bisections an interval cannot be halved any more.
+# After this number of halvings, an interval has no further float64 between its two ends.
 BISECTION_STEPS = 100
 
 
@@ -26,18 +27,18 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     >>> f"{gaussian_delta(mu=0.2367, epsilon=1.0):.2g}"
     '1e-06'
     """
-    # Imported here because it is slow, and few callers of the package compute anything.
+    # Imported here because the import is slow and few users of this package compute a delta.
     from scipy.special import log_ndtr, ndtr
 
     if mu == 0:
         return 0.0
     near, far = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
-    # In logarithms: e^epsilon may overflow where the product does not.
+    # Logarithms are added, because e^epsilon may overflow even if the product is small.
     return max(float(ndtr(near)) - exp(epsilon + float(log_ndtr(far))), 0.0)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Compute the smallest epsilon that holds with this delta, rounded up."""
+    """Compute the smallest epsilon for which this mu is (epsilon, delta)-private, rounded up."""
     check_delta(delta)
     if not (isfinite(mu) and mu >= 0):
         raise SettingsError(f"mu must be finite and not negative, got {mu}")
@@ -55,7 +56,7 @@ def max_gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _bisect(is_beyond: Callable[[float], bool], guess: float) -> tuple[float, float]:
-    """Return adjacent floats above 0 between which `is_beyond` becomes true."""
+    """Return two adjacent floats: `is_beyond` is false for the first and true for the second."""
     low, high = 0.0, guess
     while not is_beyond(high):
         low, high = high, 2 * high

@@ -23,9 +23,9 @@ from fractions import Fraction
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
 from sottovoce.privacy.events import COIN_RHO
 
-# Stands for the previous hash in the first record.
+# The first record has this text in place of the hash of a previous record.
 FORMAT_NAME = "sottovoce-ledger-1"
-# Whole numbers are below this, so that every reader of JSON reads the same number.
+# Whole numbers in a record must be below this: some readers of JSON round larger ones.
 _INTEGER_LIMIT = 2**53
 _MECHANISM_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
@@ -81,13 +81,13 @@ class Charge:
     @property
     def cost(self) -> Fraction:
         """The exact product `epsilon * reports`."""
-        # The float 0.1 is not exactly a tenth: the cost is that of the float.
+        # Not rounded to decimals: the float 0.1 is a little more than a tenth, and so is its cost.
         return Fraction(self.epsilon) * self.reports
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit from this record on. Zero stops all reporting."""
+    """A record that sets the limit for all charges after it. A limit of 0 stops all reporting."""
 
     epsilon: float
 
@@ -97,7 +97,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record, chained to the one before."""
+    """One record with its number, and the hash of the record before it."""
 
     record: int
     content: Charge | Limit
@@ -115,7 +115,9 @@ class Entry:
 
 
 class Ledger:
-    """Records in order, and their sum. Stored records are checked by the same rules as new ones.
+    """All records in order, and the sum of the charges.
+
+    Records that are read from a disk are checked by the same rules as new ones.
 
     >>> import hashlib
     >>> ledger = Ledger(limit=50)
@@ -145,7 +147,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """The hash of the last record. Stored separately, it reveals a truncated ledger."""
+        """The hash of the last record. A copy kept elsewhere reveals a truncated ledger."""
         return self.entries[-1].hash
 
     @property
@@ -171,7 +173,7 @@ class Ledger:
             BudgetExceededError: The charge does not fit into the limit.
             LedgerError: The same purpose was charged for something else.
         """
-        # Return an earlier record even if the limit is lower now: it costs nothing more.
+        # A batch that was charged before costs nothing more, so a limit lowered since is ignored.
         earlier = self._charges.get(charge.purpose)
         if earlier is None:
             return self.add(charge)
@@ -213,8 +215,8 @@ class Ledger:
 def round_up(amount: Fraction) -> float:
     """Return the smallest float that is not below the amount.
 
-    Ten reports of 0.1 cost more than 1.0, because the float 0.1 is more than a tenth. The limit
-    that allows exactly ten is their sum, rounded up.
+    Ten reports of epsilon 0.1 cost more than 1.0, because the float 0.1 is more than a tenth. The
+    limit that allows exactly ten of them is their sum, rounded up.
 
     >>> round_up(10 * Fraction(0.1))
     1.0000000000000002
@@ -254,7 +256,7 @@ def _set_frozen(frozen: object, name: str, value: object) -> None:
 
 def _check_int(name: str, value: int, *, minimum: int) -> int:
     """Convert to an int that every reader of JSON reads exactly, or raise a `SettingsError`."""
-    # A bool or a numpy integer must become an int, because its JSON is hashed.
+    # A bool or a numpy integer must become an int, because the JSON of a record is hashed.
     number = operator.index(value)
     if not minimum <= number < _INTEGER_LIMIT:
         raise SettingsError(f"{name} is {value}; it must be at least {minimum} and below 2^53")

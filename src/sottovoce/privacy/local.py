@@ -1,9 +1,10 @@
-"""The local view: all reports of a person can be traced to that person.
+"""The local epsilon, which holds even if every report can be traced to its sender.
 
-Pure composition gives T k eps. At a delta above 0 the exact epsilon is smaller. The privacy loss of
-a report is +eps on a loud direction of the true history, -eps on one of the other history, and 0
-elsewhere; the loss of a training is the sum over its reports. If there are too many of them to
-enumerate, a bound by Renyi divergence replaces the sum.
+Pure composition (delta 0) gives eps times the number of reports. At a delta above 0 the exact
+epsilon is smaller. It compares the true history with any other. A report has a privacy loss of +eps
+if it names a direction that is loud for the true history. The loss is -eps if the direction is loud
+for the other history, and 0 otherwise. The loss of a training is the sum over its reports. All
+values of this sum are enumerated; if there are too many, a bound by Renyi divergence is used.
 """
 
 from functools import lru_cache
@@ -17,13 +18,15 @@ from sottovoce.privacy.events import COIN_RHO, Reporting, check_delta
 
 Float64 = NDArray[np.float64]
 
-# With more reports than this the figure is a bound. At the limit the exact one takes seconds and
-# less than a gigabyte. Reports that are one sign have only two losses, so their limit is higher.
+# The most reports for which the exact epsilon is computed, which then takes seconds and less than a
+# gigabyte. The limit for reports that are one sign is higher, because their loss is never 0.
 MAX_SIGN_REPORTS = 10**7
 MAX_OTHER_REPORTS = 10**6
-# Both tails of a binomial, at most 2 e^-TAIL_SPREAD together, are counted as the largest loss.
+# Both tails of a binomial are counted as the largest loss. Their probability is at most
+# 2 e^-TAIL_SPREAD together.
 TAIL_SPREAD = 60.0
-# Numbers of loud reports that are less likely than this count as the largest loss too.
+# A number of reports with a loss other than 0 is also counted as the largest loss if it is less
+# likely than this.
 NEGLIGIBLE_PROBABILITY = 1e-18
 # The orders of the Renyi divergence, over which the bound is minimised.
 RENYI_ORDERS = 1 + np.geomspace(1e-9, 1e9, 1_000)
@@ -37,16 +40,16 @@ def is_enumerated(event: Reporting) -> bool:
 
 @lru_cache(maxsize=256)
 def local_epsilon(event: Reporting, delta: float) -> float:
-    """Compute the smallest epsilon that holds for all reports of a person, linked to each other.
+    """Compute the smallest epsilon that holds if all reports of a person can be linked.
 
     Args:
         event: What each person does in a training.
         delta: Amount by which probabilities may differ beyond the factor e^epsilon.
 
     Returns:
-        The exact epsilon; an upper bound unless `is_enumerated(event)`.
+        The exact epsilon, or an upper bound if `is_enumerated(event)` is false.
     """
-    # Imported here because it is slow, and few callers of the package compute anything.
+    # Imported here because the import is slow and few users of this package compute an epsilon.
     from scipy import optimize
 
     check_delta(delta)
@@ -61,14 +64,15 @@ def local_epsilon(event: Reporting, delta: float) -> float:
 
     error = 1e-12 * event.pure
     root = float(optimize.brentq(excess, 0.0, event.pure, xtol=error))
-    # Rounded up by more than the solver's error.
+    # Round up by more than the error of the solver.
     return min(root + 2 * error, event.pure)
 
 
 def lower_bound_epsilon(event: Reporting, delta: float) -> float:
     """Compute a lower bound of `local_epsilon` quickly, by Cantelli's inequality."""
-    # A loss is at least three deviations below its mean with a probability of at most 1/10. For
-    # all other losses, an epsilon smaller by 1 leaves more than half of their probability.
+    # With a probability of at least 9/10, the loss exceeds L, its mean less three deviations. At
+    # epsilon = L - 1, such a loss adds more than 1 - 1/e of its probability to delta. So the
+    # delta there is above 1/2.
     if delta > 1 / 2:
         return 0.0
     up, down = _loss_probabilities(event)
@@ -78,7 +82,7 @@ def lower_bound_epsilon(event: Reporting, delta: float) -> float:
 
 
 def _bound(event: Reporting, delta: float) -> float:
-    """Bound the epsilon by steps 5 and 6 of `bound.py`; the loss of a round is eps or 0."""
+    """Bound the epsilon by steps 5 and 6 of `bound.py`. The loss of a round there is eps or 0."""
     weight = np.array([sum(_loss_probabilities(event))])
     terms = moments(np.array([event.epsilon]), RENYI_ORDERS) @ weight
     logs = float(event.total) * np.log1p(terms)
@@ -86,39 +90,44 @@ def _bound(event: Reporting, delta: float) -> float:
 
 
 def _loss_probabilities(event: Reporting) -> tuple[float, float]:
-    """Return the probabilities of a loss of eps and of -eps under the true history."""
+    """Return the probabilities that a report's loss is eps or -eps under the true history."""
     down = event.blanket * event.loud_fraction
     return down * exp(event.epsilon), down
 
 
 def _delta(loss: Float64, chances: Float64, epsilon: float) -> float:
-    """Return the delta at epsilon: the sum of P (1 - e^(epsilon - loss)) over larger losses."""
+    """Return delta: the sum of P (1 - e^(epsilon - loss)) over all losses above epsilon."""
     larger = loss > epsilon
     return float((chances[larger] * -np.expm1(epsilon - loss[larger])).sum())
 
 
 def _losses(event: Reporting) -> tuple[Float64, Float64]:
-    """Return all total losses (-n eps to n eps) and their probabilities under the true history."""
-    # Imported here because it takes half a second.
+    """Return all losses of a training (-n eps to n eps) and their probabilities.
+
+    The probabilities are those under the true history.
+    """
+    # Imported here because the import takes half a second.
     from scipy import stats
 
     n, rho = event.total, event.loud_fraction
     up, down = _loss_probabilities(event)
     chances = np.zeros(2 * n + 1)
-    # The worst case are two disjoint loud sets: 1 - 2 rho of the directions have no loss.
+    # In the worst case no direction is loud for both histories. Then reports that name one of the
+    # other directions, a share of 1 - 2 rho of all, have no loss.
     if rho == COIN_RHO:
-        steps = np.array([n])
+        counts = np.array([n])
         weights = np.array([1.0])
     else:
-        steps = np.arange(n + 1)
-        weights = stats.binom.pmf(steps, n, up + down)
-    for moved, weight in zip(steps.tolist(), weights.tolist(), strict=True):
+        counts = np.arange(n + 1)
+        weights = stats.binom.pmf(counts, n, up + down)
+    # `count` reports have a loss: `ups` of them eps, the others -eps.
+    for count, weight in zip(counts.tolist(), weights.tolist(), strict=True):
         if weight > NEGLIGIBLE_PROBABILITY:
             share = up / (up + down)
-            ups = np.arange(moved + 1) if rho == COIN_RHO else _likely_counts(moved, share)
-            chances[n + 2 * ups - moved] += weight * stats.binom.pmf(ups, moved, share)
-    # What was left out counts as the largest loss. It is summed by itself: 1 minus the sum of all
-    # others would be smaller than their rounding errors.
+            ups = np.arange(count + 1) if rho == COIN_RHO else _likely_counts(count, share)
+            chances[n + 2 * ups - count] += weight * stats.binom.pmf(ups, count, share)
+    # Outcomes that were left out count as the largest loss. Their probability is computed directly:
+    # 1 minus the sum of all other probabilities would be smaller than its rounding error.
     chances[-1] += weights[weights <= NEGLIGIBLE_PROBABILITY].sum() + (
         2 * exp(-TAIL_SPREAD) if rho < COIN_RHO else 0
     )
@@ -126,6 +135,6 @@ def _losses(event: Reporting) -> tuple[Float64, Float64]:
 
 
 def _likely_counts(n: int, p: float) -> NDArray[np.int64]:
-    """Return the counts of Bin(n, p) without the tails, by Bernstein's inequality."""
+    """Return the values of Bin(n, p) without its tails, which Bernstein's inequality bounds."""
     width = TAIL_SPREAD / 3 + sqrt(TAIL_SPREAD**2 / 9 + 2 * TAIL_SPREAD * n * p * (1 - p))
     return np.arange(max(0, floor(n * p - width)), min(n, floor(n * p + width) + 1) + 1)

@@ -1,6 +1,6 @@
 """The promise of a device to its owner: the privacy cost of all that it sent and may still send.
 
-`tests/vectors/promises.json` holds Python and the browser to the same figures and sentences.
+Python and the browser must give the figures and sentences in `tests/vectors/promises.json`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,27 +32,32 @@ PER_ACCOUNT_NOTE = (
 class Promise:
     """The privacy that a device promises to its owner, computed from its ledger and the terms only.
 
-    The figures cover all charges of all trainings, and the turns that are left under the terms.
+    The figures cover all charges of all trainings, and all epochs in which the device may still
+    report under the terms.
     """
 
     local: float
-    """The sum of all epsilons: it holds in every case."""
+    """The local epsilon: the sum of the epsilons of all reports. It holds in every case."""
     central: float
-    """The bound of `bound.py` at `delta`, with the crowd that was enforced for each report."""
+    """The central epsilon at `delta`, as bounded by `bound.py`. Each report is hidden by the crowd
+    that its terms enforced."""
     dummies_only: float
-    """The central bound if every other device is fake, so that only dummies hide this one."""
+    """The central epsilon if every other device is fake, so that only dummies hide this one."""
     clients: int
     """The size of the crowd that the terms enforce, the device itself included."""
     delta: float
-    """Delta of the central figures."""
+    """Delta of `central` and `dummies_only`."""
     unit: Literal["account", "device"] | None = None
-    """Unit that the figures are for, if the terms need accounts; else None, for one device.
+    """Whom the figures are for if the terms require accounts: one account or one device.
 
-    The devices of one account share the turns of the terms, but each of them has its own limit.
+    None if the terms require no accounts: the figures are then for one device. The devices of one
+    account share the number of epochs in which they may report, but each has a limit of its own.
     """
 
     def summarize(self, reports: int) -> list[str]:
-        """Return what any client asks its owner: what leaves, what it can tell, how to stop.
+        """Return the sentences that ask an owner for consent, in the terminal and in the browser.
+
+        They say what leaves the device, how much it reveals, and how to stop.
 
         Args:
             reports: Number of reports that may still leave.
@@ -105,8 +110,8 @@ class Promise:
 
 
 def _format_guess_chance(epsilon: float, delta: float = 0.0) -> str:
-    """Format how many times in 100 a guess is right that is right 50 times without any report."""
-    # It is right with a chance of at most (e^epsilon + delta) / (e^epsilon + 1).
+    """Format how often in 100 times a guess is right, if without reports it is right 50 times."""
+    # The chance that the guess is right is at most (e^epsilon + delta) / (e^epsilon + 1).
     doubt = 100 * (1 - delta) / (1 + exp(min(epsilon, MAX_EXPONENT)))
     if doubt < MIN_DOUBT_PERCENT:
         return "always"
@@ -122,14 +127,14 @@ def promise(
     delta: float = DEFAULT_DELTA,
     unit: Literal["account", "device"] | None = None,
 ) -> Promise:
-    """Return the promise for all that was charged and all that may still leave.
+    """Return the promise for all reports that were charged and all that may still be sent.
 
     Args:
-        left: What may still leave under the terms; None if nothing.
+        left: The reports that may still be sent under the terms; None if there are none.
         clients: Size of the crowd that the terms enforce, the device itself included.
         charges: Charges of the ledger, of all trainings.
-        delta: Delta of the central figures.
-        unit: Unit that the figures are for, if the terms need accounts.
+        delta: Delta of `Promise.central` and `Promise.dummies_only`.
+        unit: Whom the figures are for if the terms require accounts; see `Promise.unit`.
 
     >>> from sottovoce.privacy import Reporting
     >>> promise(Reporting(5.0, 1, 2, 0.0318), clients=50_000).local
@@ -144,8 +149,8 @@ def promise(
         parts.append(Group(event, charge.clients))
     without_crowd = [Group(event, 1) for event, _ in parts]
     bounds = (central_bound(_merge_groups(groups), delta) for groups in (parts, without_crowd))
-    # A bound that is smaller only by rounding counts as equal: otherwise the sentences would name
-    # dummies where there are none.
+    # A bound that is below `local` only because of rounding counts as equal to it. Otherwise the
+    # sentences would mention dummies where there are none.
     central, dummies_only = (
         bound if bound < local * (1 - ROUNDING_TOLERANCE) else local for bound in bounds
     )
@@ -153,9 +158,10 @@ def promise(
 
 
 def _merge_groups(groups: Iterable[Group]) -> list[Group]:
-    """Merge reports of equal epsilon and rho, with the smallest of their crowds and dummies."""
-    # A smaller crowd or fewer dummies never hide better. Groups without any crowd or any dummies
-    # are merged separately: otherwise they would take away those of the others.
+    """Merge groups of equal epsilon and rho, with the smallest crowd and the fewest dummies."""
+    # The bound stays valid, because a smaller crowd or fewer dummies never hide better. Groups
+    # without other people or without dummies are merged separately: otherwise the merged group
+    # would have none either.
     merged: dict[tuple[float, float, bool, bool], Group] = {}
     for event, clients in groups:
         kind = event.epsilon, event.loud_fraction, clients > 1, event.cover > 0

@@ -1,18 +1,21 @@
-"""The central epsilon: an honest proxy shuffles everybody's reports, so none can be linked.
+"""The central epsilon, which holds if an honest proxy shuffles everybody's reports.
 
-`docs/privacy.md` has the proof. Consider the j-th reports of n people in an epoch. The victim's
-report hides in a blanket of B uniform reports: each of the other n - 1 people contributes one with
-probability gamma, and each of the proxy's D dummies with probability d (`Reporting.dummy_share`),
-so B ~ Bin(n - 1, gamma) + Bin(D, d). The proof lets the attacker know all reports outside of the
-blanket. Of the m = B + 1 reports that remain, one of them the victim's, a fall on the loud
-directions A of one history and b on those of another. With `E = e^eps`, the probabilities of this
-outcome under the two histories are proportional to
+`docs/privacy.md` has the proof. Consider the j-th reports of n people in an epoch. One of the
+people is the victim, whose report hides in a blanket of B uniform reports. Each of the other n - 1
+people contributes to the blanket with probability gamma, and each of D dummies
+(`Reporting.cover`) with probability d (`Reporting.dummy_share`), so
+B ~ Bin(n - 1, gamma) + Bin(D, d). The proof lets the attacker know all reports outside of the
+blanket. So m = B + 1 reports remain: the blanket and the victim's report. Of these, a name a
+direction that is loud for one history of the victim, and b a direction that is loud for another
+history. With `E = e^eps`, the probabilities of this outcome under the two histories are
+proportional to
 
     Mult(a, b; m, rho, rho) * (m + (E - 1) a)     against     Mult(...) * (m + (E - 1) b)
 
-so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. Disjoint loud sets are the worst case, and
-a smaller m is worse than a larger one. The loss is composed k T times as a privacy loss
-distribution. If there are too many people or reports for that, the bound of `bound.py` is used.
+so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. The worst case is two histories for which
+no direction is loud for both, and a smaller m is worse than a larger one. The privacy loss
+distribution of one report is composed with itself once for each report of the training. If there
+are too many people or reports for that, the bound of `bound.py` is used.
 """
 
 from collections.abc import Iterator
@@ -31,25 +34,30 @@ from sottovoce.privacy.local import local_epsilon, lower_bound_epsilon
 
 Float64 = NDArray[np.float64]
 
-# The tails of a distribution are cut where they are less likely than this.
+# Each tail of a distribution is cut where it is less likely than this.
 TAIL_PROBABILITY = 1e-16
 # `blankets` cuts both tails of a binomial at a probability of at most 2 e^-spread together. With
 # this spread, that is TAIL_PROBABILITY.
 TAIL_SPREAD = log(2 / TAIL_PROBABILITY)
-# Outcomes in a tail are counted as a complete loss of privacy. One TAIL_PROBABILITY covers people,
-# one covers dummies, and each of the counts a and b has two tails.
+# Outcomes in a tail are counted as a complete loss of privacy, which adds this to delta. The tails
+# of people in the blanket take one TAIL_PROBABILITY, those of dummies another, and the counts a and
+# b two each.
 TAILS_DELTA = 6 * TAIL_PROBABILITY
-# Grid of one report's losses: steps per standard deviation, and the largest number of steps.
+# The grid of the losses of one report has this number of steps per standard deviation, and at most
+# MAX_GRID_STEPS in all.
 STEPS_PER_SIGMA = 24
 MAX_GRID_STEPS = 1 << 22
-# Pairs (a, b) that are enumerated for one size of the blanket: in total, and in memory at a time.
+# The largest number of pairs (a, b) that are enumerated for one m, and how many of them are in
+# memory at a time.
 MAX_COUNT_PAIRS = 1 << 26
 COUNT_PAIRS_AT_ONCE = 1 << 18
-# Reports that are composed: in total, and per step of one report's grid. The memory that
-# dp-accounting needs grows with the number per step.
+# The largest number of reports that are composed. The memory of dp-accounting grows with the number
+# of reports times the step of the grid, so there is a second limit: MAX_REPORTS_PER_STEP, divided
+# by the step as a fraction of epsilon.
 MAX_COMPOSED_REPORTS = 10**8
 MAX_REPORTS_PER_STEP = 10_000
-# `central_bound` is called with at most this crowd. A larger crowd hides at least as well.
+# `central_bound` is called with at most this number of people and of dummies. The result is still a
+# bound, because more of them hide at least as well.
 MAX_BOUND_PEOPLE = 10**10
 
 
@@ -64,16 +72,18 @@ def gaussian_mu(event: Reporting, clients: int) -> float:
 
 
 def central_epsilon(event: Reporting, people: int, delta: float) -> float:
-    """Compute the smallest epsilon that holds after the shuffle, at most the local one.
+    """Compute the smallest epsilon that holds if the proxy shuffles honestly.
+
+    It is never above the local epsilon.
 
     Args:
         event: What each person does in a training.
         people: Number of honest people who report in each epoch, including the person. Reports of
-            people who collude with the server hide nobody. With 1, only the dummies hide.
+            people who collude with the server hide nobody. With 1, only dummies hide the person.
         delta: Amount by which probabilities may differ beyond the factor e^epsilon.
 
     Returns:
-        The epsilon; an upper bound unless `is_composed(event, people)`.
+        The epsilon, or an upper bound of it if `is_composed(event, people)` is false.
     """
     check_delta(delta)
     if not 1 <= people <= MAX_COUNT:
@@ -86,15 +96,15 @@ def central_epsilon(event: Reporting, people: int, delta: float) -> float:
 
 
 def is_composed(event: Reporting, people: int) -> bool:
-    """Return whether `central_epsilon` composes loss distributions and is not just a bound."""
+    """Return whether `central_epsilon` composes loss distributions of the whole crowd."""
     return _limit_crowd(event, people) == (event, people) and event.total <= _max_reports(
         event, people
     )
 
 
 def _shuffled_epsilon(event: Reporting, people: int, delta: float) -> float:
-    """Return the smallest epsilon of pure composition, loss distributions and the bound."""
-    # A larger crowd hides at least as well, so a part of the crowd gives an upper bound.
+    """Return the smallest epsilon that pure composition, loss distributions or `bound.py` give."""
+    # A part of the crowd gives an upper bound, because the whole crowd hides at least as well.
     epsilon, (limited, honest) = event.pure, _limit_crowd(event, people)
     if event.total <= _max_reports(limited, honest):
         losses = _compute_report_losses(limited.one_report(), honest)
@@ -126,7 +136,7 @@ def _limit_crowd(event: Reporting, people: int) -> tuple[Reporting, int]:
     The epsilon of the smaller crowd is an upper bound.
     """
     rho = event.loud_fraction
-    # Likely counts are within eight standard deviations of the mean: a range of at most 17.
+    # Likely counts are within eight standard deviations of the mean: at most 17 from end to end.
     widest = COUNT_PAIRS_AT_ONCE if rho == COIN_RHO else sqrt(MAX_COUNT_PAIRS)
     uniform = int((widest / 17) ** 2 / (rho * (1 - rho)))
     dummies = min(event.dummies, uniform * event.reports)
@@ -146,7 +156,7 @@ def _compute_report_losses(event: Reporting, honest: int) -> Any:
     step = _grid_step(event, honest)
     edges, deltas = compute_hockey_stick(event, honest, step)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
-    # Symmetric: swapping the two histories only swaps the two sets.
+    # One distribution serves both directions: swapping the histories only swaps a and b.
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
@@ -170,7 +180,7 @@ def compute_hockey_stick(
         true, other = true + sums[0], other + sums[1]
     edges = np.arange(-reach, reach)
     above, above_other = (np.cumsum(values[::-1])[::-1] for values in (true, other))
-    # delta(eps) is the sum of P - e^eps Q over larger losses. The tails count in full.
+    # delta(eps) is the sum of P - e^eps Q over all losses above eps. The tails count in full.
     deltas = np.maximum(above - np.exp(edges * step) * above_other, 0.0) + TAILS_DELTA
     # Delta must not increase with epsilon, but rounding errors may make it do so.
     return edges, np.minimum(np.maximum.accumulate(deltas[::-1])[::-1], 1.0)
@@ -204,14 +214,14 @@ def iterate_outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float6
 
 def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
     """Return log(mean^c / c!) of consecutive counts, shifted so that the largest is 0."""
-    # Independent Poisson counts with a fixed sum are multinomial.
+    # Multinomial counts are independent Poisson counts with a fixed sum.
     logs: Float64 = np.concatenate([[0.0], np.cumsum(np.log(mean / counts[1:]))])
     logs -= logs.max()
     return logs
 
 
 def _likely_counts(m: int, rho: float) -> NDArray[np.int64]:
-    """Return the likely numbers of the m reports that fall on a share rho of the directions."""
+    """Return the likely numbers of reports, out of m, that name one of rho * S directions."""
     lowest, highest = _cut_tails(m, rho)
     # The victim's report is not uniform and may add one.
     return np.arange(lowest, min(m, highest + 1) + 1)
@@ -219,7 +229,7 @@ def _likely_counts(m: int, rho: float) -> NDArray[np.int64]:
 
 def _cut_tails(n: int, p: float) -> tuple[int, int]:
     """Return the range of Bin(n, p) outside of which each tail is below `TAIL_PROBABILITY`."""
-    # Imported here because it takes half a second.
+    # Imported here because the import takes half a second.
     from scipy import stats
 
     counts = stats.binom(n, p)

@@ -1,8 +1,8 @@
-"""The privacy report of a training: what one person's part in it costs, in numbers and in words.
+"""The privacy report of a training: the privacy cost for one person, in numbers and in words.
 
-It has two views. *Local*: somebody can tell whose reports these are; this holds in every case.
-*Central*: an honest proxy shuffles everybody's reports and nobody can link two. The central figure
-is far smaller, and holds only under that condition.
+It states two kinds of epsilon. The *local* epsilon holds in every case, even if somebody can tell
+who sent each report. The *central* epsilon is far smaller, but holds only if an honest proxy
+shuffles everybody's reports, so that nobody can tell which of them are from the same person.
 """
 
 from dataclasses import asdict, dataclass
@@ -36,9 +36,9 @@ class Figures:
     local: float
     """Local epsilon at delta."""
     central: float | None
-    """Epsilon at delta after the shuffle; None where there is nothing to hide among."""
+    """Central epsilon at delta; None if there are neither other people nor dummies."""
     dummies_only: float | None
-    """Central epsilon if every other person is fake; None without enough dummies."""
+    """Central epsilon if every other person is fake; None if there are not enough dummies."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class PrivacyReport:
 
     @property
     def is_weak(self) -> bool:
-        """Whether the best figure that there is exceeds `WEAK_ABOVE`."""
+        """Whether the central epsilon, or if there is none the local one, exceeds `WEAK_ABOVE`."""
         central = self.training.central
-        # A small central epsilon protects even where the local one is large.
+        # A small central epsilon protects even if the local one is large.
         return (self.training.pure if central is None else central) > WEAK_ABOVE
 
     def as_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class PrivacyReport:
             "Promised in every case, even if every report can be traced to its sender: any "
             f"conclusion from the reports of a person is {describe_bound(figures.pure, digits=4)}"
         )
-        # With few reports delta buys nothing, and the same number twice would confuse.
+        # With few reports, epsilon at delta is no smaller. Printing it twice would confuse.
         if format_epsilon(figures.local) != format_epsilon(figures.pure):
             text += f"; it is also {describe_bound(figures.local, self.delta, digits=4)}{note}"
         text += "."
@@ -214,6 +214,6 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def _round(value: float, digits: int, rounding: str) -> Decimal:
-    # A difference in the sixteenth digit is the rounding of a product, not a loss of privacy.
+    # A difference in the sixteenth digit comes from floating point and is no loss of privacy.
     exact = Decimal(f"{value:.15g}")
     return exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding)

@@ -1,4 +1,4 @@
-"""Everybody's devices on one machine: engines behind one interface, and what is built on them."""
+"""Simulated trainings: engines that compute the reports of all devices, and runs that use them."""
 
 from sottovoce.simulation.comparison import Popularity, evaluate
 from sottovoce.simulation.engines import build_engine, register_engine

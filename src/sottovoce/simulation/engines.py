@@ -1,9 +1,9 @@
 """The registry of engines: docs/extending.md shows how to add one.
 
 The package of an engine has two names: `Options`, a frozen dataclass of settings, and
-`build(parts, settings, options)`, which makes the engine over these people. It imports what it
-needs when it builds, so that listing engines costs nothing. `auto` is no engine: it is the
-reference for small work, which waits for no compiler, else `cpu`.
+`build(parts, settings, options)`, which makes the engine for these people. `build` imports the
+slow dependencies of the engine, so that listing engines is fast. The name `auto` stands for the
+reference engine if the training is small, because it need not be compiled, and otherwise for `cpu`.
 """
 
 from collections.abc import Mapping
@@ -28,16 +28,16 @@ ENGINE_MODULES = {
     "reference": "sottovoce.simulation.reference",
 }
 AUTO_ENGINE = "auto"
-# `auto` is the reference up to about this time. Compiling `loudest` takes about twice as long, once
-# on a machine.
+# `auto` uses the reference engine if the training takes it at most about this long. Compiling
+# `loudest` for the cpu engine takes about twice as long, once on each machine.
 MAX_REFERENCE_SECONDS = 10.0
 
 
 def load_engine_package(name: str) -> ModuleType:
-    """Return the package of an engine; of `auto`, that of `cpu`, whose options it takes."""
+    """Return the package of an engine. For `auto` it is that of `cpu`, which has its options."""
     if name == AUTO_ENGINE:
         name = "cpu"
-    # In a list the name need not be hashable: a caller may pass anything.
+    # A list, because a caller may pass a name that is not hashable.
     if name not in list(ENGINE_MODULES):
         raise SettingsError(
             f"no engine {name!r:.80}; there are {', '.join((AUTO_ENGINE, *ENGINE_MODULES))}"
@@ -46,7 +46,7 @@ def load_engine_package(name: str) -> ModuleType:
 
 
 def register_engine(name: str, module: str) -> None:
-    """Make an engine of your own known in this process.
+    """Register an engine of your own in this process.
 
     Args:
         name: The name for `build_engine` and `FederatedMF(engine=...)`.
@@ -56,7 +56,7 @@ def register_engine(name: str, module: str) -> None:
     Raises:
         SettingsError: The name is taken, or the module lacks `Options` or `build`.
     """
-    # The same module may register itself again, as when a notebook imports it twice.
+    # A module may register itself again, for example when a notebook imports it twice.
     if name == AUTO_ENGINE or ENGINE_MODULES.get(name, module) != module:
         raise SettingsError(f"there is an engine {name!r} already: choose another name")
     package = import_module(module)
@@ -69,12 +69,12 @@ def register_engine(name: str, module: str) -> None:
 
 
 def list_engine_options() -> dict[str, dict[str, Setting]]:
-    """Return the options of each engine, which are no settings of a training."""
+    """Return the options of each engine. They are not among the settings of a training."""
     return {name: get_settings(load_engine_package(name).Options) for name in ENGINE_MODULES}
 
 
 def make_engine_options(name: str, options: Mapping[str, Any]) -> Any:
-    """Return the checked options of this engine; one that is None keeps its default."""
+    """Return the checked options of this engine. An option that is None keeps its default."""
     kind = load_engine_package(name).Options
     values = {option: value for option, value in options.items() if value is not None}
     if unknown := ", ".join(sorted(set(values) - set(get_settings(kind)))):
@@ -93,14 +93,15 @@ def build_engine(
     resample: int | None = None,
     **options: Any,
 ) -> Engine:
-    """Build an engine over these people, or over a number of people made out of them.
+    """Build an engine for these people, or for people resampled from them.
 
     Args:
         name: An engine's name, or `auto`.
         people: Histories, or people in parts.
         settings: The settings of the training.
-        resample: How many people are made out of these, who report in their place; None: none.
-        options: Options of the engine; one that is None keeps its default.
+        resample: The number of people to resample from these, who report in their place. None: the
+            people themselves report.
+        options: Options of the engine. An option that is None keeps its default.
     """
     package, engine_options = load_engine_package(name), make_engine_options(name, options)
     parts = people if isinstance(people, Parts) else WholeParts(Part(People(people)))
@@ -115,7 +116,10 @@ def build_engine(
 
 
 def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
-    """Return whether `auto` is the reference: for small work, and where nothing can be compiled."""
+    """Return whether `auto` uses the reference engine.
+
+    It does for small trainings, and if the cpu engine has no numba or no kernel for the mechanism.
+    """
     compiles = find_spec("numba") and has_kernel(
         f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism
     )
@@ -126,13 +130,14 @@ def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
 
 
 def estimate_reference_seconds(people: int, n_items: int, settings: Settings) -> float:
-    """Estimate how long the reference takes for a whole training, within a factor of three."""
+    """Estimate how long the reference engine takes for a training, within a factor of three."""
     mechanism = settings.build(n_items)
-    # Where a report is a sign at a drawn index, only that direction is computed, else all are.
+    # A `SignMechanism` draws an index for each report and computes only that direction; other
+    # mechanisms compute all directions.
     is_drawn = isinstance(mechanism, SignMechanism)
     n_computed = settings.reports if is_drawn else mechanism.n_directions
-    # Measured with histories of a hundred items, for each turn of a person: steps of Python, words
-    # for every report, and the directions.
+    # Seconds for one person in one epoch, measured with histories of a hundred items: the steps of
+    # Python, the random words of each report, and the directions.
     turn = (20e-6 if is_drawn else 200e-6) + 0.5e-6 * settings.reports + 45e-9 * n_computed
     return people * settings.turns * turn
 
@@ -143,10 +148,14 @@ def has_kernel(folder: str, mechanism: str) -> bool:
 
 
 def import_kernel_module(folder: str, mechanism: str) -> ModuleType:
-    """Import the engine's module for the mechanism.
+    """Import an engine's module for the mechanism.
+
+    Args:
+        folder: The package with the engine's kernels.
+        mechanism: The name of the mechanism.
 
     Raises:
-        SettingsError: The engine has none.
+        SettingsError: The engine has no module for the mechanism.
     """
     if not has_kernel(folder, mechanism):
         engine = folder.split(".")[-2]

@@ -1,6 +1,6 @@
 """Model files and checkpoints: safetensors, with everything else as JSON in its header.
 
-One file, replaced in one step, so that an interruption leaves either the old one or the new one.
+A file is replaced in one step, so that an interruption leaves either the old file or the new one.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from sottovoce.training import Settings
 
 # Written into the header; a file of another format is refused.
 MODEL_FORMAT = "sottovoce-model-2"
-# Names in the file: of the tensor, and of the JSON in the header.
+# The name of the tensor in the file, and the name of the JSON in its header.
 ITEM_MATRIX_NAME = "item_matrix"
 HEADER_NAME = "sottovoce"
 _EPOCHS_DONE = Setting("epochs_done", int, min_value=0)
@@ -37,7 +37,8 @@ class ModelFile:
     settings: Settings
     epochs_done: int
     extra: dict[str, Any] = field(default_factory=dict)
-    """Anything that fits JSON; a checkpoint keeps its data's fingerprint and its results here."""
+    """Values that JSON can hold. A checkpoint has the fingerprint of its data and its records here.
+    """
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Arrays that are too long for JSON, by name."""
 
@@ -58,7 +59,8 @@ def read_model(path: Path) -> ModelFile:
     """Read a model file.
 
     Raises:
-        CheckpointError: It is no model file of this version, or its item matrix cannot be used.
+        CheckpointError: The file is not a model file of this version, or its item matrix is
+            invalid.
     """
     try:
         with safe_open(path, framework="numpy") as file:
@@ -88,7 +90,10 @@ def read_model(path: Path) -> ModelFile:
 
 
 def compute_fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str:
-    """Return a name for training data and further arrays: no run continues on other data."""
+    """Return a hash of training data and further arrays.
+
+    A run continues from a checkpoint only if the hash is the same.
+    """
     digest = hashlib.sha256()
     # Lengths come before arrays, so that different arrays never give the same bytes.
     digest.update(histories.n_items.to_bytes(8, "little"))

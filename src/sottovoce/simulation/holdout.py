@@ -1,4 +1,4 @@
-"""What is held out of people's histories to test a model, and what devices know besides it."""
+"""The test items that are held out of histories, and the side information that devices have."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ from sottovoce.simulation.evaluation.side_information import SideInformation
 
 @dataclass(frozen=True)
 class HoldoutRule:
-    """How the test items are chosen, and what devices know when they recommend."""
+    """How the test items are chosen, and which side information devices use to recommend."""
 
     split: SplitRule = "random"
+    """Which item of each history is the test item."""
     negatives: int = DEFAULT_NEGATIVES
-    """0 ranks the test item among the whole catalogue."""
+    """The number of other items that each test item is ranked against; 0 for all items."""
     seed: int = 0
     tags: bool = True
-    """Recommend with the tags of the data, where it has any."""
+    """Whether devices use the tags of the data, if it has any."""
     time: bool | None = None
-    """Recommend by the order of a history; None: unless a random item is asked for."""
+    """Whether devices use the order of their history; None: unless `split` is `random`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """The test items of some people."""
+    """The test items of some people, and the side information of their devices."""
 
     candidates: Candidates
     side_information: SideInformation
 
     @classmethod
     def from_candidates(cls, candidates: Candidates) -> Holdout:
-        """Make a test of devices that know nothing but the model."""
+        """Return a holdout whose devices have no side information."""
         no_tags = make_empty_tags(candidates.split.train.n_items)
         return cls(candidates, SideInformation(no_tags, None))
 
     def some(self, begin: int, end: int) -> Holdout:
-        """Return the test of the people at these places, as views."""
-        # Arrays by entry are cut where the histories of these people begin and end.
+        """Return the holdout of the people at places `begin` to `end`, as views."""
+        # Arrays with one value per interaction are cut at the borders of these people's histories.
         split, informed = self.candidates.split, self.side_information
         entries = slice(split.train.indptr[begin], split.train.indptr[end])
         all_but_test = split.all_but_test
@@ -61,7 +62,7 @@ class Holdout:
         )
 
     def take(self, places: NDArray[np.int64]) -> Holdout:
-        """Return the test of the people at these places, as copies."""
+        """Return the holdout of the people at these places, as copies."""
         split, informed = self.candidates.split, self.side_information
         numbers = np.arange(split.train.n_interactions, dtype=np.int32)
         entries = Histories(split.train.indptr, numbers, len(numbers)).take(places).indices

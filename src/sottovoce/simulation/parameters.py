@@ -42,7 +42,7 @@ def check_names(kind: str, unknown: Mapping[str, Any], names: Iterable[str]) -> 
 
 
 def plan_settings(parameters: Mapping[str, Any], histories: Histories) -> Settings:
-    """Return the settings for these people and items; what is not given is planned."""
+    """Plan the settings for these people and items. Parameters that a caller gives are kept."""
     history = _check_number("history", parameters["history"])
     return plan_training(
         histories.n_users,
@@ -55,7 +55,7 @@ def plan_settings(parameters: Mapping[str, Any], histories: Histories) -> Settin
 
 
 def select_engine_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the engine, among which is the parameter `threads`."""
+    """Return the options of the engine, including the parameter `threads` if it is given."""
     options = _check_mapping("engine_options", parameters["engine_options"], "{'card': 1}")
     threads = parameters["threads"]
     if threads is None:
@@ -66,11 +66,11 @@ def select_engine_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the training; None where one is not given."""
+    """Return the settings of the training. A setting that the caller did not give is None."""
     options = _check_mapping("options", parameters["options"], "{'block': 8}")
     if twice := sorted(set(options) & set(parameters)):
         raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
-    # `list_settings` also has the options of mechanisms, which are no parameters of their own.
+    # `list_settings` includes the options of mechanisms, which are not parameters of `FederatedMF`.
     settings = {name: parameters[name] for name in list_settings() if name in parameters}
     return {**settings, **options}
 

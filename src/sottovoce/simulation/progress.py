@@ -1,4 +1,4 @@
-"""What `FederatedMF.fit` tells about its epochs: metrics on a test, and a bar."""
+"""The metrics that `FederatedMF.fit` measures after each epoch, and its progress bar."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,29 +16,32 @@ from sottovoce.simulation.files import compute_fingerprint
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
 from sottovoce.training import Settings
 
-# In the record of an epoch: the fingerprint of the test that its metrics are of.
+# The field of an epoch's record for the fingerprint of the test that its metrics were measured on.
 TEST_FIELD = "tested"
 
 
 @dataclass(frozen=True, eq=False)
 class FitTest:
-    """The held-out items that every epoch is measured on."""
+    """The test on which the model is measured after every epoch."""
 
     histories: Histories
+    """The items that each person's device knows."""
     hidden: Histories
+    """The test items of the same people."""
     tags: Tags
     settings: Settings
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name that differs for other people, items or tags."""
+        """A hash of the test items and the tags."""
         table = self.tags.table
         return compute_fingerprint(self.hidden, table.indptr, table.indices)
 
     def measure(self, state: TrainingState) -> Record:
         """Return the metrics of an item matrix, and the fingerprint of this test.
 
-        In the end all people are tested, and after earlier epochs `PEOPLE_PER_EPOCH_TEST`.
+        After the last epoch all people are tested, after earlier ones about
+        `PEOPLE_PER_EPOCH_TEST` of them.
         """
         model = make_device_model(state.V, self.settings, self.tags)
         places = np.arange(self.histories.n_users)
@@ -51,8 +54,13 @@ class FitTest:
 
 
 def refresh_metrics(log: TrainingLog, test: FitTest | None) -> None:
-    """Drop the metrics of a continued training that are of another test; measure its last epoch."""
-    # Only the last epoch is measured again: the item matrices of earlier ones are not stored.
+    """Drop metrics that were measured on another test; measure the last epoch if it has none.
+
+    Args:
+        log: The log of a training that continues from a checkpoint.
+        test: The present test; None drops the metrics of all epochs.
+    """
+    # Earlier epochs cannot be measured any more: their item matrices are not stored.
     for record in log.records:
         if test is None or record.get(TEST_FIELD) != test.fingerprint:
             for name in (TEST_FIELD, *select_metrics(record)):

@@ -1,7 +1,7 @@
 """Random words of simulated people: Philox 4x64-10, a function of (seed, epoch, user, draw).
 
-Any number of threads, any order of people, a card or a cluster give the same reports. Live clients
-never use these words: they ask the operating system.
+So the reports are the same with any number of threads, in any order of people, on a graphics card
+and on a cluster. Live clients never use these words: they ask the operating system.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from sottovoce.core import WORDS_PER_DRAW
 
 RandomWords = NDArray[np.uint64]
 
-# Philox 4x64-10 of Salmon et al. 2011: its number of rounds, its two multipliers, and what is added
-# to the two halves of the key in each round.
+# Philox 4x64-10 of Salmon et al. 2011: its number of rounds, its two multipliers, and the numbers
+# that each round adds to the two halves of the key.
 PHILOX_ROUNDS = 10
 PHILOX_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 PHILOX_KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 
-# Second half of the key: the purpose of the words. A new purpose needs a new number; 4 belongs to
-# the laboratory.
+# The second half of the key is the purpose of the words. Each purpose needs a number of its own;
+# the laboratory (`lab/`) uses 4.
 REPORTS_PURPOSE = 1
 TURNS_PURPOSE = 2
 RESAMPLING_PURPOSE = 3
@@ -31,7 +31,10 @@ _HALF_BITS = np.uint64(32)
 def draw_report_words(
     seed: int, epoch: int, users: NDArray[np.integer], reports: int
 ) -> RandomWords:
-    """Return the words that `Mechanism.reports` takes for these users, N x (k + 1) x 4."""
+    """Return the random words that `Mechanism.reports` takes for N users, N x (k + 1) x 4.
+
+    k is the number of each user's reports. See `Mechanism.reports` for the use of each draw.
+    """
     draws = np.arange(reports + 1, dtype=np.uint64)
     return philox((seed, REPORTS_PURPOSE), draws[None, :], users[:, None], epoch, 0)
 
@@ -41,9 +44,10 @@ def draw_participants(
 ) -> NDArray[np.bool_]:
     """Return a mask of the users who take part in an epoch.
 
-    Everybody takes part in `turns` of `epochs`, drawn by their own words with a chance of turns
-    left over epochs left. So every epoch is as likely as any other, and a device remembers only how
-    many turns are left (`sottovoce.client.timing`). Here the draws of earlier epochs are repeated.
+    Every user takes part in `turns` of the `epochs`. In each epoch, the chance is the number of
+    turns left divided by the number of epochs left. So all epochs are equally likely, and a device
+    needs to remember only how many turns are left (`sottovoce.client.timing`). This function
+    remembers nothing: it repeats the draws of all earlier epochs.
     """
     turns_left = np.full(len(users), turns, np.uint64)
     takes_part = np.ones(len(users), bool)
@@ -58,7 +62,10 @@ def draw_participants(
 def philox(
     key: tuple[int, int], c0: NDArray[np.integer], c1: NDArray[np.integer], c2: int, c3: int
 ) -> RandomWords:
-    """Return four words for each counter (c0, c1, c2, c3), broadcast, along a last axis."""
+    """Return four words for each counter (c0, c1, c2, c3), along a new last axis.
+
+    The arrays `c0` and `c1` are broadcast.
+    """
     shape = np.broadcast_shapes(np.shape(c0), np.shape(c1))
     x0, x1 = (np.broadcast_to(np.asarray(c, np.uint64), shape) for c in (c0, c1))
     x2, x3 = (np.full(shape, c, np.uint64) for c in (c2, c3))
@@ -73,7 +80,10 @@ def philox(
 
 
 def multiply_high(random_words: RandomWords, below: int) -> RandomWords:
-    """Scale uniform words to numbers below `below`, uniform to within `below / 2^64`."""
+    """Scale uniform words to whole numbers below `below`.
+
+    Their probabilities differ from those of a uniform number by at most 2^-64.
+    """
     return _multiply(random_words, below)[0]
 
 
@@ -83,7 +93,7 @@ def _multiply(a: RandomWords, b: int) -> tuple[RandomWords, RandomWords]:
     b_low, b_high = np.uint64(b & 0xFFFFFFFF), np.uint64(b >> 32)
     low, middle = a_low * b_low, a_high * b_low
     cross = a_low * b_high + (low >> _HALF_BITS)
-    # No sum overflows: the product of two halves leaves room for another half.
+    # No sum overflows: the product of two 32-bit halves is below 2^64 by enough to add two more.
     middle = middle + (cross & _LOW_HALF)
     high = a_high * b_high + (cross >> _HALF_BITS) + (middle >> _HALF_BITS)
     return high, (middle << _HALF_BITS) | (low & _LOW_HALF)

@@ -1,6 +1,6 @@
-"""The reference engine: `sottovoce.core` itself, some people at a time.
+"""The reference engine, which calls `sottovoce.core` for a few people at a time.
 
-It needs no compiler and is slow. All other engines must equal it.
+It needs no compiler and is slow. All other engines must give the same bits.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ class ReferenceEngine(LocalEngine):
         for start in range(0, n, self._people_at_once):
             places = np.arange(start, min(start + self._people_at_once, n))
             numbers = self.people.get_numbers(places)
-            # Nobody else needs a vector, so whose turn it is is decided first.
+            # Draw the participants first: only they need a user vector.
             takes = draw_participants(
                 settings.seed, epoch, numbers, settings.turns, settings.epochs
             )

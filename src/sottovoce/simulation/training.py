@@ -48,15 +48,15 @@ def train(
 
 @dataclass
 class TrainingLog:
-    """The state of a training with a record of each epoch, kept in a checkpoint if there is one."""
+    """The state of a training and a record of each epoch, both kept in an optional checkpoint."""
 
     settings: Settings
     state: TrainingState
     records: list[Record]
-    """`epoch`, `seconds`, `people` who took part, and what was measured."""
+    """For each epoch: its number, its seconds, the people who took part, and its metrics."""
     checkpoint: Path | None = None
     identity: Mapping[str, Any] | None = None
-    """What else must be the same for the checkpoint to be continued, such as the data."""
+    """JSON values, such as the hash of the data, that must equal those in the checkpoint."""
 
     @classmethod
     def open(
@@ -66,10 +66,11 @@ class TrainingLog:
         checkpoint: Path | None = None,
         identity: Mapping[str, Any] | None = None,
     ) -> "TrainingLog":
-        """Start a training, or continue that of the checkpoint.
+        """Start a training, or continue the one in the checkpoint if the file exists.
 
         Raises:
-            CheckpointError: The checkpoint belongs to another run, or has more epochs.
+            CheckpointError: The checkpoint belongs to another run, or has more epochs than
+                `settings`.
         """
         log = cls(settings, start_training(settings, n_items), [], checkpoint, identity or {})
         if checkpoint is None or not checkpoint.exists():
@@ -85,7 +86,7 @@ class TrainingLog:
                 f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
                 "asked for; ask for more, or name another"
             )
-        # The time and the reports of the last epoch are in its record.
+        # `seconds` and `n_reports` of the state stay 0: the record of the last epoch has them.
         log.state = TrainingState(saved.epochs_done, saved.V)
         log.records = list(saved.extra["epochs"])
         return log
@@ -103,16 +104,16 @@ class TrainingLog:
         """Run the epochs that are left, and write the checkpoint after each.
 
         Args:
-            engine: What computes the reports.
-            measure: Returns what else the record of an epoch has.
-            on_epoch: Called with the record of each epoch, when the log has it.
+            engine: The engine that computes the reports.
+            measure: Returns further fields for the record of an epoch, such as metrics.
+            on_epoch: Called with the record of each epoch after it was added to the log.
         """
         for state in train(self.settings, engine, self.state):
             people = state.n_reports // self.settings.reports
             record = {"epoch": state.epochs_done, "seconds": state.seconds, "people": people}
             self.records.append(record | measure(state))
             self.state = state
-            # The metrics are measured before: a continued run does not measure this epoch again.
+            # The checkpoint includes the metrics, so a continued run need not measure them again.
             if self.checkpoint:
                 extra = {**(self.identity or {}), "epochs": self.records}
                 model = ModelFile(state.V, self.settings, state.epochs_done, extra)
@@ -121,7 +122,7 @@ class TrainingLog:
 
 
 def select_metrics(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics `...@K` of a record, and the number of negatives they are against."""
+    """Return the metrics of a record (names with `@`) and the number of negatives, if any."""
     return {
         name: value for name, value in record.items() if "@" in name or name == NEGATIVES_METRIC
     }
@@ -130,15 +131,17 @@ def select_metrics(record: Mapping[str, Any]) -> dict[str, float]:
 def _list_differences(
     saved: ModelFile, settings: Settings, identity: Mapping[str, Any]
 ) -> list[str]:
-    """Describe how the run of a file differs from another: the values there and here."""
+    """Describe how the run in a file differs from this run, with the values of both."""
     there, here = saved.settings.as_dict(), settings.as_dict()
-    # More epochs than before is a continuation, unless people take turns.
+    # A run may continue with more epochs, unless each person takes part only in some of them: who
+    # takes part depends on the number of epochs.
     if not settings.lifetime:
         there["epochs"] = here["epochs"]
     there |= {name: saved.extra.get(name) for name in identity}
     here |= identity
     names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
-    # Another seed or split leaves out other items, so the data is named only if all else is equal.
+    # Another seed or split holds out other items, which changes the data too. So the data is named
+    # only if everything else is equal.
     if names == ["data"]:
         return ["other data"]
     return [

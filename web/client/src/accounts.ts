@@ -1,12 +1,13 @@
 /**
- * `sottovoce-client/accounts`: tokens for services that ask for accounts.
+ * `sottovoce-client/accounts`: tokens for services that require accounts.
  *
  * The product's own backend attests that the visitor has an account. The proxy then evaluates one
- * blinded number per account and epoch, with a key that the signed manifest names. The unblinded
- * result is a token for one batch of the next epoch. The proxy recognises its own tokens, but not
- * which account a token was made for (VOPRF of RFC 9497, ristretto255-SHA512).
+ * blinded element per account and epoch, with a secret key whose public key is in the signed
+ * manifest. The unblinded result is a token for one batch of the next epoch. The proxy can check
+ * its own tokens, but cannot tell for which account it made a token (VOPRF of RFC 9497,
+ * ristretto255-SHA512).
  *
- * Nothing here reads a history. It is a separate module because only services with accounts need
+ * This module does not read the history. It is separate because only services with accounts need
  * it.
  */
 
@@ -16,42 +17,47 @@ import { concatenate, encodeUtf8 } from "./bytes.js";
 import { SettingsError, UntrustedError } from "./errors.js";
 
 /**
- * Asks the product's backend for an attestation that the visitor is logged in. Resolves to its 104
- * bytes, or to null if nobody is logged in.
+ * Asks the product's backend for an attestation that the visitor is logged in. Resolves to the 104
+ * bytes of the attestation, or to null if nobody is logged in.
  */
 export type Attest = () => Promise<Uint8Array | null>;
 
 /**
- * Makes token requests and tokens with the page's account. To the client, the state of a request is
- * opaque: it only stores it.
+ * Makes token requests and tokens for the account that is logged in on the page. The client stores
+ * the `state` of a request without interpreting it.
  */
 export interface Account {
   /**
-   * Create a request for a token for the batch `id`, or return null if nobody is logged in. To
-   * repeat an earlier request, pass its `state`: the blinded element stays the same.
+   * Create a request for a token for the batch `id` in `epoch`, or return null if nobody is logged
+   * in. To repeat an earlier request, pass its `state`: the blinded element stays the same. For a
+   * first request, pass null.
    */
   request(epoch: number, id: Uint8Array, state: Uint8Array | null): Promise<TokenRequest | null>;
-  /** Return the token's output. Throws an `UntrustedError` unless it was made with this key. */
+  /**
+   * Return the output of the token, from the `state` of the request and the proxy's `answer`.
+   * Throws an `UntrustedError` unless the proxy used the secret key that belongs to the public
+   * `key`.
+   */
   finalize(state: Uint8Array, answer: Uint8Array, key: Uint8Array): Promise<Uint8Array>;
 }
 
 /** A request for a token. */
 export interface TokenRequest {
   readonly bytes: Uint8Array;
-  /** Needed to turn the answer into a token. Store it before the request is sent. */
+  /** State that `finalize` needs. Store it before the request is sent. */
   readonly state: Uint8Array;
 }
 
 const VOPRF_SUITE = Oprf.Suite.RISTRETTO255_SHA512;
 const GROUP = Oprf.getGroup(VOPRF_SUITE, CryptoNoble);
-/** Precedes the id of the batch in the input of the VOPRF. */
+/** Prefix of the VOPRF input; the id of the batch follows it. */
 const TOKEN_PREFIX = encodeUtf8("sottovoce token 2\0");
 const REQUEST_MAGIC = encodeUtf8("SVT2");
 const ATTESTATION_BYTES = 104;
 const ELEMENT_BYTES = 32;
 const PROOF_BYTES = 64;
 
-/** Create the account for `Client.open` or the widget's `start`. */
+/** Create an account to pass to `Client.open` or to the widget's `start`. */
 export function createAccount(attest: Attest): Account {
   return {
     async request(epoch, id, state) {
@@ -73,13 +79,19 @@ export function createAccount(attest: Attest): Account {
   };
 }
 
-/** Blind an input, and return the state for `finalize`; it ends with the blinded element. */
+/**
+ * Blind an input for the VOPRF. Return the state for `finalize`; its last 32 bytes are the blinded
+ * element.
+ */
 export async function blind(input: Uint8Array): Promise<Uint8Array> {
   const [data] = await new VOPRFClient(VOPRF_SUITE, new Uint8Array(), CryptoNoble).blind([input]);
   return data.serialize();
 }
 
-/** Verify the proof that this key was used, then unblind and return the token's output. */
+/**
+ * Verify the proof that the proxy used this key, then unblind the answer and return the token's
+ * output.
+ */
 export async function finalize(
   state: Uint8Array,
   answer: Uint8Array,
@@ -87,7 +99,8 @@ export async function finalize(
 ): Promise<Uint8Array> {
   try {
     const [proof, element] = [answer.subarray(0, PROOF_BYTES), answer.subarray(PROOF_BYTES)];
-    // The library accepts the identity as a key. Its secret key is zero, so anyone can make tokens.
+    // The library accepts the identity element as a public key. Its secret key is zero, so anyone
+    // could make tokens for it.
     if (isZero(key) || isZero(element)) throw new Error("key and element must not be the identity");
     const evaluated = [GROUP.desElt(element)];
     const dleqProof = DLEQProof.deserialize(GROUP.id, proof, CryptoNoble);

@@ -1,6 +1,6 @@
 /**
- * What the owner of a device agreed to, and whether an epoch may have a batch under it. A server
- * cannot get more by asking again.
+ * Decides from the owner's agreement whether an epoch may have a batch. A server cannot get more by
+ * asking again.
  */
 
 import { isEqual } from "./bytes.js";
@@ -13,7 +13,8 @@ import { listWorse, parseTermsBlock, toFields } from "./terms.js";
 import { canStillSend, computeTokenDelay, type Token } from "./timing.js";
 
 /**
- * Throw `TermsError` if the terms are worse than the accepted ones. Before a first yes none are.
+ * Throw a `TermsError` if the new terms are worse than the accepted ones. Before the first yes, no
+ * terms are worse.
  */
 export function checkTerms(accepted: Terms | null, newTerms: Terms): void {
   const worse = accepted === null ? [] : listWorse(accepted, newTerms);
@@ -21,10 +22,11 @@ export function checkTerms(accepted: Terms | null, newTerms: Terms): void {
 }
 
 /**
- * Throw unless the server still asks for these terms, or they grant no more than the accepted ones.
+ * Throw a `SettingsError` unless the server still asks for these terms, or they grant no more than
+ * the accepted ones.
  *
- * A question may stay open while the server publishes other terms. A yes counts for the terms that
- * were displayed, and only while they are the ones that are asked for.
+ * The server may publish other terms while a question is displayed. A yes counts only for the
+ * displayed terms, and only while the server still asks for them.
  */
 export function checkStillAsked(
   { terms: accepted, asked }: Pick<Settings, "terms" | "asked">,
@@ -40,7 +42,10 @@ const TERMS_CHANGED =
   "the server has changed its terms since this question was displayed, so nothing was accepted; " +
   "show the new terms and ask again";
 
-/** Check terms that an application passes: all fields, in range, and nothing else. */
+/**
+ * Check terms that an application passes: they must have exactly the known fields, with values in
+ * range.
+ */
 export function parseTerms(terms: Terms): Terms {
   if (terms?.training === undefined)
     throw new SettingsError("terms are missing; pass terms such as `offer.terms`");
@@ -54,22 +59,21 @@ export function parseTerms(terms: Terms): Terms {
 }
 
 /**
- * Return the turns left, counted by the device: no server makes it spend more by discarding epochs.
+ * Return the number of epochs in which the device may still take part. The device counts them
+ * itself, so a server cannot make it spend more by discarding epochs.
  */
 export function countTurnsLeft(terms: Terms, charges: readonly Charge[]): number {
   return Math.max(terms.epochs - countEpochs(terms, charges), 0);
 }
 
-/**
- * Count the epochs of the terms' training in which the device took part, whether counted or not.
- */
+/** Count the epochs of this training in which the device took part, including discarded ones. */
 export function countEpochs({ training }: Terms, charges: readonly Charge[]): number {
   return charges.filter((charge) => charge.training === training).length;
 }
 
 /**
- * Decide about the batch of an epoch. Asked before it is made and when it is stored; the history
- * plays no part.
+ * Decide about the batch of an epoch, before it is made and again when it is stored. The history
+ * has no influence. `now` is in Unix seconds.
  */
 export function judge(
   state: EpochState,
@@ -84,7 +88,7 @@ export function judge(
     return "too late";
   }
   if (batch?.state === "charged") {
-    return "deliver it"; // another tab has made it: the same bytes count once
+    return "deliver it"; // an earlier sync or another tab has made the batch; its bytes count only once
   }
   if (manifest.publicKey === null) {
     return "nothing asked";
@@ -107,9 +111,9 @@ export function judge(
 
 function findRefusal({ settings, waiting }: EpochState, { terms }: Manifest): Outcome | null {
   if (settings.terms === null || listWorse(settings.terms, terms).length > 0) {
-    return "not accepted"; // or other terms were accepted while this was fetched
+    return "not accepted"; // nothing was accepted, or other terms were accepted meanwhile
   }
-  // A batch of another epoch still waits only if its owner said so.
+  // A batch of another epoch still waits only because its owner has paused.
   return settings.paused || waiting !== undefined ? "paused" : null;
 }
 
@@ -120,16 +124,20 @@ function findLimit({ settings, charges }: EpochState, { terms }: Manifest): Outc
   return countTurnsLeft(terms, charges) > 0 ? null : "lifetime over";
 }
 
-/** Check a token. An invalid answer makes a token unwanted. */
+/**
+ * Check that the device has a token for this key. A token becomes unwanted if its answer was
+ * invalid.
+ */
 function isUsableToken(token: Token | undefined, key: Uint8Array): boolean {
   return token?.key != null && token.wanted && token.answer !== null && isEqual(token.key, key);
 }
 
 /**
- * Check whether a device may request a token for the next epoch; the history plays no part.
+ * Check whether a device may request a token for the next epoch. The history has no influence.
+ * `now` is in Unix seconds.
  *
- * It may not soon after a batch: on many sites each click is a visit, and a proxy that saw both
- * would know whose batch it was.
+ * No token may be requested soon after a batch. On many sites each click is a visit, and a proxy
+ * that saw both requests would know whose batch it was.
  */
 export function mayRequestToken(state: EpochState, manifest: Manifest, now: number): boolean {
   const refusal = findRefusal(state, manifest) ?? findLimit(state, manifest);
@@ -137,7 +145,8 @@ export function mayRequestToken(state: EpochState, manifest: Manifest, now: numb
   return manifest.nextTokenKey !== null && refusal === null && isLongAfterBatch;
 }
 
-// About the epoch alone: the same sync may have sent a batch that an earlier one left behind.
+// Sentences about the current epoch only. The same sync may also have sent the batch of an earlier
+// epoch.
 const OUTCOME_SENTENCES = {
   sent: "The batch of epoch {epoch} was sent.",
   "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
@@ -159,16 +168,15 @@ const OUTCOME_SENTENCES = {
   "nothing asked": "No reports are asked for at present.",
 } as const;
 
-/** The outcome of a sync. */
+/** The outcome of a sync for the current epoch. */
 export type Outcome = keyof typeof OUTCOME_SENTENCES;
 
-/** All outcomes, to list them. */
 export const ALL_OUTCOMES = Object.keys(OUTCOME_SENTENCES) as readonly Outcome[];
 
 /**
- * Return the sentence of an outcome, the same in every client.
+ * Return the sentence for an outcome, which is the same in every client.
  *
- * `abandonedEpoch` is an older epoch whose batch came too late.
+ * `abandonedEpoch` is an older epoch whose batch came too late, or null.
  */
 export function formatOutcome(
   outcome: Outcome,

@@ -1,16 +1,16 @@
 /**
- * Making a batch: the one place where something private becomes something that may leave.
+ * Makes batches: the only place where private data becomes data that may leave the device.
  *
- * Each report is sealed separately, to the server's key of one epoch (HPKE base mode, RFC 9180), so
- * that a proxy can separate the reports of one person. It is bound to the manifest's hash, so it
- * opens only in its own epoch and under its own manifest. A batch is everything that one device
- * reports in one epoch, always of the same size:
+ * Each report is sealed separately with the server's key of one epoch (HPKE base mode, RFC 9180),
+ * so that a proxy can separate the reports of one person. A sealed report is bound to the hash of
+ * the manifest, so it opens only in its own epoch and under its own manifest. A batch contains all
+ * reports of one device in one epoch, and its size is the same for all devices:
  *
  *     0    4   "SVB2"
  *     4    4   epoch, little endian
  *     8   32   manifest hash
  *     40  16   batch id, random, for this batch only
- *     56  64   where reports need tokens: the output for this id (`accounts`)
+ *     56  64   output of the token for this id (see `accounts`); absent if reports need no tokens
  *     .   52k  the sealed reports
  */
 
@@ -25,11 +25,13 @@ import type { Reportable } from "./release.js";
 import { SEALED_REPORT_BYTES, sealReports } from "./sealing.js";
 import { BATCH_ID_BYTES, type Token } from "./timing.js";
 
-/** What the owner touched, and the generation that the settings named before it was read. */
+/** A history, and the data that belong to the batch made from it. */
 export interface OwnHistory {
+  /** Ids of all items that the owner touched. */
   touched: Iterable<string>;
+  /** Generation in the settings, read before the history was read. */
   generation: string;
-  /** Token of the batch, if it needs one. */
+  /** Token of the batch, if the terms require one. */
   token?: Token | undefined;
 }
 
@@ -40,10 +42,10 @@ export interface Randomness {
 }
 
 /**
- * Make exactly k sealed reports from a history; an empty history gives as many.
+ * Make a batch of exactly k sealed reports from a history. `sendAt` is in Unix seconds.
  *
- * Staying silent without a history would reveal that there is none. For the same reason nothing
- * here can fail because of what was touched: see `bounds`.
+ * An empty history gives just as many reports, because silence would reveal that it is empty. For
+ * the same reason, nothing here can fail because of the items of a history (see `bounds`).
  */
 export async function makeBatch(
   release: Reportable,
@@ -91,21 +93,21 @@ export async function makeBatch(
   };
 }
 
-/** Bytes before the sealed reports. */
+/** Size of the header without a token. */
 export const HEADER_BYTES = 56;
 const BATCH_MAGIC = encodeUtf8("SVB2");
 const HASH_BYTES = 32;
 
 /**
- * A batch is sealed once, stored, and resent byte for byte: sealing again would spend the budget
- * again.
+ * The parts of an encoded batch. A batch is sealed once, stored, and resent byte for byte, because
+ * sealing a new one would spend the budget a second time.
  */
 export interface Batch {
   readonly epoch: number;
   readonly manifestHash: Uint8Array;
   readonly id: Uint8Array;
   readonly sealed: Uint8Array;
-  /** Output of its token, if it needs one. */
+  /** Output of the token, if the terms require one. */
   readonly output?: Uint8Array | null;
 }
 

@@ -1,44 +1,47 @@
 /**
- * A fast upper bound of the central epsilon: what the server sees of one device in a mixed crowd.
+ * A fast upper bound of the central epsilon: how much the server learns about one device from the
+ * mixed reports of a crowd.
  *
- * It is the bound of `sottovoce.privacy.bound`, which has the steps and their reasons;
- * `tests/vectors/promises.json` holds both to the same digits. docs/privacy.md proves the pair of
- * laws. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is: a blanket of m - 1
- * uniform reports of others or of the proxy; s reports on the loud directions of one history or the
- * other; a difference v of s fair signs. Two histories make v likelier by 1 + t and 1 - t, where t
- * = (c v / 2) / (m + c s / 2) = tanh(loss / 2). Losses are put onto a grid that preserves the mean
- * of t, and Renyi moments of the grid are composed.
+ * This is the bound of `sottovoce.privacy.bound`, which explains steps 1 to 6.
+ * `tests/vectors/promises.json` checks that both give the same digits, and docs/privacy.md proves
+ * that the two output distributions used here are the worst case.
  *
- * Where the Python code has sinh and cosh of losses, this code has t itself: the shares are the
- * same.
+ * With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round has these random parts: a
+ * blanket of m - 1 uniform reports by others or by the proxy; s reports on the loud directions of
+ * one history or of the other; and the difference v of s fair signs. The two histories make v
+ * likelier by the factors 1 + t and 1 - t, where t = (c v / 2) / (m + c s / 2) = tanh(loss / 2).
+ * Losses are moved to a grid that preserves the mean of t, and the Renyi moments of the grid are
+ * composed over all rounds.
+ *
+ * The Python code uses sinh and cosh of losses where this code uses t. Both give the same shares.
  */
 
 import { MIN_LOUD_RATIO } from "./terms.js";
 
-/** Reports of one kind, each mixed with those of others. */
+/** Reports of one kind, each mixed with reports of others. */
 export interface ReportGroup {
   readonly epsilon: number;
   /** rho. */
   readonly loudFraction: number;
   /** Number of reports in all epochs. */
   readonly rounds: number;
-  /** Honest devices, this one included. */
+  /** Number of honest devices, including this one. */
   readonly clients: number;
-  /** Dummies of the proxy for each report. */
+  /** Number of the proxy's dummies for each report of a device. */
   readonly cover: number;
 }
 
-/** Probabilities of the whole numbers from `first` on. */
+/** Probabilities of consecutive whole numbers, beginning with `first`. */
 interface Distribution {
   readonly first: number;
   readonly probabilities: Float64Array;
 }
 
-/** Share of delta for the cut ends of the binomials. */
+/** Share of delta that pays for cutting off the ends of the binomial distributions. */
 const TAIL_SHARE = 1e-3;
-/** Shares of delta that may be spent on the largest losses. */
+/** Shares of delta to try for cutting off the largest losses. */
 const LOSS_SHARES = [0, 0.01, 0.05, 0.1, 0.4, 0.7];
-/** Sizes that differ by less than this share are grouped. */
+/** Relative difference up to which sizes are grouped. */
 const SIZE_TOLERANCE = 0.004;
 /** Ratio of neighbouring losses on the grid. */
 const GRID_RATIO = 1.025;
@@ -47,12 +50,13 @@ const GRID_POINTS = 800;
 const RENYI_ORDERS = Array.from({ length: 270 }, (_, at) => 1 + 0.01 * 1.1 ** at);
 
 /**
- * Groups that are composed: a server that changes its terms in every epoch keeps no device busy.
+ * Maximum number of groups that are composed. So a server that changes its terms in every epoch
+ * cannot keep a device busy.
  */
 const MAX_GROUPS = 8;
 
 /**
- * Return an epsilon that holds with this delta for all groups together, if all reports are
+ * Return an epsilon that holds, with this delta, for all groups together if all reports are
  * shuffled.
  */
 export function computeCentralBound(groups: readonly ReportGroup[], delta: number): number {
@@ -84,11 +88,14 @@ function compose(groups: readonly ReportGroup[], delta: number): number {
   return findLeastEpsilon(weighted, cuts);
 }
 
-/** A group with the weights of its grid. */
+/** A group, and the probability of each point of its grid of losses. */
 type WeightedGroup = ReportGroup & { readonly weights: Float64Array };
 
 /**
- * Return how many points stay if the largest losses together have a probability of at most `maxSpent`.
+ * Cut off the largest losses of a group.
+ *
+ * Their probability in all rounds together is at most `maxSpent`. Return the number of grid points
+ * that are left, and the probability that was spent.
  */
 function cutLosses(
   { rounds, weights }: WeightedGroup,
@@ -96,7 +103,7 @@ function cutLosses(
 ): { points: number; spent: number } {
   let [points, above] = [weights.length, 0];
   for (; points > 0; points--) {
-    const chance = getEntry(weights, points - 1) + above; // of a loss this large in one round
+    const chance = getEntry(weights, points - 1) + above; // probability of such a loss in one round
     if (rounds * chance > maxSpent) break;
     above = chance;
   }
@@ -111,12 +118,15 @@ function computeUniformChance({ epsilon, loudFraction }: ReportGroup): number {
   return 1 / (1 + loudFraction * (Math.exp(epsilon) - 1));
 }
 
-/** Return the probability that a dummy counts, valid for every rho that a manifest may have. */
+/**
+ * Return the lowest probability with which a dummy counts towards the blanket, over all values of
+ * rho that a manifest may have.
+ */
 function computeDummyChance(group: ReportGroup): number {
   return MIN_LOUD_RATIO + (1 - MIN_LOUD_RATIO) * computeUniformChance(group);
 }
 
-/** Return the weights of the grid's points; steps 1 to 4. */
+/** Return the weights of the grid's points (steps 1 to 4). */
 function computeWeights(group: ReportGroup, spread: number): Float64Array {
   const blankets = listBlankets(group, spread);
   const largest = blankets.at(-1)?.size ?? 1;
@@ -138,7 +148,7 @@ function computeWeights(group: ReportGroup, spread: number): Float64Array {
   return grid.weights;
 }
 
-/** Return the sizes m, ascending, and their probabilities; step 1. */
+/** Return the sizes m in ascending order, and their probabilities (step 1). */
 function listBlankets(group: ReportGroup, spread: number) {
   const people = computeBinomial(group.clients - 1, computeUniformChance(group), spread);
   const dummies = computeBinomial(group.cover, computeDummyChance(group), spread);
@@ -153,7 +163,7 @@ function listBlankets(group: ReportGroup, spread: number) {
   return sizes.map(({ size, chance }) => ({ size: size + 1, chance }));
 }
 
-/** Group neighbouring sizes, each group at its smallest. */
+/** Group neighbouring sizes. The size of a group is its smallest one. */
 function groupSizes({ first, probabilities }: Distribution, spread: number) {
   const starts = groupStarts(first, first + probabilities.length - 1, spread);
   return starts.map((start, place) => {
@@ -164,7 +174,7 @@ function groupSizes({ first, probabilities }: Distribution, spread: number) {
   });
 }
 
-/** Return the probability of each group of s among this many others; step 2. */
+/** Return the probability of each group of s among this number of other reports (step 2). */
 function computeCounts(
   kind: ReportGroup,
   others: number,
@@ -186,7 +196,8 @@ function computeCounts(
 }
 
 /**
- * The grid of losses with its weights; step 4. A loss is stored as t, and as 1 - t where t nears 1.
+ * The grid of losses with its weights (step 4). A loss is stored as t, and as 1 - t, which is more
+ * precise where t is close to 1.
  */
 class LossGrid {
   readonly weights: Float64Array;
@@ -201,7 +212,8 @@ class LossGrid {
   }
 
   /**
-   * Add all differences of `most` signs, for a blanket of `size` and from `start` loud reports on.
+   * Add the differences v of `most` signs, for a blanket of `size` and at least `start` loud
+   * reports.
    */
   add(
     { epsilon }: ReportGroup,
@@ -212,7 +224,8 @@ class LossGrid {
     const half = Math.expm1(epsilon) / 2;
     const whole = size + half * start;
     let lower = 0;
-    // Outwards from the middle, t grows, and its place on the grid with it.
+    // From the middle of the distribution outwards, t grows, so its place on the grid only moves
+    // up.
     for (
       let value = Math.ceil(most / 2);
       value < signs.first + signs.probabilities.length;
@@ -252,13 +265,16 @@ function makePoints(epsilon: number): Float64Array {
   return Float64Array.of(0, ...points);
 }
 
-/** How many points of each group's grid stay, and what is left of delta for them. */
+/** Number of points that are left of each group's grid, and the delta that is left for them. */
 interface LossCut {
   readonly pointCounts: readonly number[];
   readonly delta: number;
 }
 
-/** Compose and convert Renyi moments; steps 5 and 6. The best cut at the best order counts. */
+/**
+ * Compose the Renyi moments and convert them to an epsilon (steps 5 and 6). Return the smallest
+ * epsilon over all cuts and orders.
+ */
 function findLeastEpsilon(groups: readonly WeightedGroup[], cuts: readonly LossCut[]): number {
   const losses = groups.map(({ epsilon }) => makePoints(epsilon));
   const candidates = RENYI_ORDERS.flatMap((order) => {
@@ -277,7 +293,7 @@ function findLeastEpsilon(groups: readonly WeightedGroup[], cuts: readonly LossC
   return Math.max(0, Math.min(...candidates));
 }
 
-/** Return the moments of none of the points, of the first, of the first two, and so on. */
+/** Return the sums of the moments of no point, of the first point, of the first two, and so on. */
 function computeMoments(weights: Float64Array, losses: Float64Array, order: number): Float64Array {
   const sums = new Float64Array(weights.length + 1);
   for (let at = 0; at < weights.length; at++) {
@@ -288,15 +304,18 @@ function computeMoments(weights: Float64Array, losses: Float64Array, order: numb
   return sums;
 }
 
-/** Return the moment of one loss. An infinite one bounds nothing: other orders do. */
+/**
+ * Return the moment of one loss. If it is infinite, this order gives no bound, but other orders do.
+ */
 function computeMoment(loss: number, order: number): number {
   return 2 * Math.sinh((order * loss) / 2) ** 2 + Math.tanh(loss / 2) * Math.sinh(order * loss);
 }
 
 /**
- * Return where groups of neighbouring sizes begin.
+ * Return the first sizes of groups of neighbouring sizes.
  *
- * Sizes that the differences of signs could span stay single, so that no t comes near 1.
+ * Small sizes are not grouped, because differences of signs could be as large as they are. So no t
+ * comes close to 1.
  */
 function groupStarts(first: number, last: number, spread: number): number[] {
   const starts: number[] = [];
@@ -307,7 +326,10 @@ function groupStarts(first: number, last: number, spread: number): number[] {
   return starts;
 }
 
-/** Return Bin(n, p) without ends of at most 2 e^-spread (Bernstein). */
+/**
+ * Return the binomial distribution Bin(n, p) without its ends, whose probability is at most 2
+ * e^-spread (Bernstein's inequality).
+ */
 function computeBinomial(n: number, p: number, spread: number): Distribution {
   if (p === 1 || n === 0) return { first: n, probabilities: Float64Array.of(1) };
   const width = spread / 3 + Math.sqrt(spread ** 2 / 9 + 2 * spread * n * p * (1 - p));

@@ -11,7 +11,7 @@ export function toHex(data: Uint8Array): string {
   return text;
 }
 
-/** Decode hexadecimal that was checked before (`json.hexadecimal`). */
+/** Decode hexadecimal digits that were checked before (see `parseHex` in `json`). */
 export function fromHex(text: string): Bytes {
   const data = new Uint8Array(text.length / 2);
   for (let at = 0; at < data.length; at++) {
@@ -31,7 +31,8 @@ export function concatenate(parts: readonly Uint8Array[]): Bytes {
 }
 
 /**
- * Check whether two byte strings are the same. For public values: it stops at the first difference.
+ * Check whether two byte strings are equal. Only for public values: the time depends on the first
+ * difference.
  */
 export function isEqual(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, at) => byte === b[at]);
@@ -41,7 +42,10 @@ export function encodeUtf8(text: string): Bytes {
   return new Uint8Array(encoder.encode(text));
 }
 
-/** Return the same bytes; they are copied only if their buffer is shared with another thread. */
+/**
+ * Return these bytes in a buffer that is not shared. They are copied only if their buffer is shared
+ * with another thread.
+ */
 export function toOwnBuffer(data: Uint8Array): Bytes {
   const { buffer, byteOffset, byteLength } = data;
   if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer, byteOffset, byteLength);

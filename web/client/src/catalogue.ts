@@ -1,9 +1,9 @@
 /**
- * The catalogue: which item each row of the model is, and what is publicly known of it.
+ * The catalogue: which item each row of the model stands for, and the public tags of each item.
  *
- * It is the same for everybody, and named by its hash. A device stores what its owner touched under
- * the product's own names (`id`) and looks up the rows here, so it need not ask anyone about an
- * item.
+ * All devices use the same catalogue file, which is named by its hash. A device stores its history
+ * as the product's own item ids, and finds the rows of the model in the catalogue. So it need not
+ * ask a server about an item.
  */
 
 import { ProtocolError } from "./errors.js";
@@ -12,20 +12,20 @@ import { buildTags, type ItemTags, type TagColumns } from "./tags.js";
 
 /** An item of the catalogue. */
 export interface Item {
-  /** The product's own name for it, unique in the catalogue. */
+  /** The product's own id of the item, unique in the catalogue. */
   readonly id: string;
   /** Title for people. */
   readonly title: string;
-  /** What is publicly known of it, by kind: labels (genre, brand), or a number (year, price). */
+  /** Public tags by kind: a list of labels (genre, brand) or a number (year, price). */
   readonly tags: ItemTags;
 }
 
-/** All items; the position is the row of V. */
+/** The items of a catalogue; their positions are the rows of the item matrix V. */
 export interface Catalogue {
   readonly items: readonly Item[];
   /** Row of V by item id. */
   readonly rowsById: ReadonlyMap<string, number>;
-  /** The tag columns that recommending uses. */
+  /** Tag columns, which are used for recommending only. */
   readonly tags: TagColumns;
 }
 
@@ -33,14 +33,15 @@ export const MAX_CATALOGUE_BYTES = 64 * 2 ** 20;
 const FORMAT_VERSION = 2;
 const MAX_TEXT_CHARACTERS = 512;
 const MAX_TAG_KINDS = 32;
-/** Labels of one item, of all kinds together. */
+/** Labels of one item, over all kinds of tags. */
 const MAX_LABELS_PER_ITEM = 64;
-// Labels of a whole catalogue: a device stores them, and counts the items of each.
+// Limits for a whole catalogue: all labels of all items, and distinct labels. A device stores the
+// labels and counts the items of each.
 const MAX_ALL_LABELS = 2 ** 22;
 const MAX_DISTINCT_LABELS = 2 ** 17;
 const KIND_PATTERN = /^[a-z][a-z0-9_]{0,31}$/;
 
-/** Decode a catalogue; `ProtocolError` for any other bytes. */
+/** Decode a catalogue. Throws a `ProtocolError` if the bytes are not valid. */
 export function decodeCatalogue(data: Uint8Array): Catalogue {
   const fields = strict.parseObject(data, MAX_CATALOGUE_BYTES, "catalogue");
   strict.checkKeys(fields, ["version", "items"], "catalogue");
@@ -52,7 +53,9 @@ export function decodeCatalogue(data: Uint8Array): Catalogue {
   return createCatalogue(entries.map(parseItem));
 }
 
-/** Create a catalogue, with everything that follows from the items. */
+/**
+ * Create a catalogue with its indexes. Throws a `ProtocolError` if the items contradict each other.
+ */
 export function createCatalogue(items: readonly Item[]): Catalogue {
   const rowsById = new Map(items.map((item, row) => [item.id, row]));
   if (rowsById.size !== items.length) {
@@ -65,13 +68,13 @@ export function createCatalogue(items: readonly Item[]): Catalogue {
     items,
     rowsById,
     get tags() {
-      tags ??= buildTags(items.map((item) => item.tags)); // computed on demand: only recommending needs them
+      tags ??= buildTags(items.map((item) => item.tags)); // built on first use: only recommending needs tags
       return tags;
     },
   };
 }
 
-/** Return the rows of those items that the catalogue has, ascending. */
+/** Return the rows of the touched items that are in the catalogue, in ascending order. */
 export function findRows(
   { rowsById }: Pick<Catalogue, "rowsById">,
   touched: Iterable<string>,
@@ -117,7 +120,10 @@ function parseValues(values: unknown): readonly string[] | number {
   return labels;
 }
 
-/** Check that a kind has labels for all items or numbers for all: bands need numbers. */
+/**
+ * Check that each kind of tag has either labels for all items or numbers for all items. Numbers are
+ * grouped into bands.
+ */
 function checkKinds(items: readonly Item[]): void {
   const types = new Map<string, string>();
   for (const { tags } of items) {

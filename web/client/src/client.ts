@@ -1,10 +1,11 @@
 /**
- * The client itself: what an application in a browser calls.
+ * The client that an application in a browser uses.
  *
- * It starts three workers (`workers`) and passes questions on to them. One of them looks for news
- * and takes part by itself, at moments that come from public data, random draws and a clock. No
- * call makes it ask the proxy before its next tick. So however an application uses this class, and
- * whatever it waits for, the times of requests reveal nothing about what its owner touched.
+ * It starts three workers (see `workers`) and passes questions on to them. The worker `network`
+ * looks for news and takes part by itself, at moments that depend on public data, random draws and
+ * a clock. No call of an application causes a request before the next tick. So the times of
+ * requests reveal nothing about the history, however an application uses this class and whatever it
+ * waits for.
  */
 
 import type { Account } from "./accounts.js";
@@ -28,30 +29,38 @@ import type {
   WorkerOptions,
 } from "./workers.js";
 
-/** The state of a client, and how it last looked for news. */
+/** The state of a client, and the result of its last look for news. */
 export interface News extends ClientStatus, LookStatus {}
 
 /** The options of a client in a page. */
 export interface ClientOptions extends OpenOptions {
   /**
-   * Receives the state of the client: after `open`, and after every look and every choice of the
-   * owner, in whatever tab.
+   * Receives the state of the client: after `open`, after every look, and after every choice of the
+   * owner in any tab.
    */
   news?: (news: News) => unknown;
-  /** Receives the models that `past` asks for; null for one that is missing or not valid. */
+  /**
+   * Receives the earlier models that the option `past` requests; null for a model that is missing
+   * or not valid.
+   */
   pastRelease?: (epoch: number, release: PastRelease | null) => void;
-  /** For services that ask for accounts: `createAccount(attest)` of `sottovoce-client/accounts`. */
+  /**
+   * Account for services that require one: `createAccount(attest)` of `sottovoce-client/accounts`.
+   */
   account?: Account | undefined;
-  /** Starts `sottovoce-worker.js` under this name. Default: the one next to this script. */
+  /**
+   * Starts the worker script `sottovoce-worker.js` under this name. Default: starts the script next
+   * to this one.
+   */
   worker?: (name: WorkerName) => Worker;
 }
 
-/** One open database of this browser. Every tab may have one of its own. */
+/** A client with an open database in this browser. Every tab may have its own. */
 export class Client {
   #lookStatus: LookStatus = { lastSync: null, sentAt: null, error: null };
-  /** Why the last batch could not be made, or null. */
+  /** Error with which the last batch could not be made, or null. */
   #batchError: SottovoceError | null = null;
-  /** Why the page could not request or make a token, or null. */
+  /** Error with which the page could not request or make a token, or null. */
   #tokenError: SottovoceError | null = null;
   #pendingNews: Promise<void> = Promise.resolve();
   readonly #onCondition = () => this.#postConditions();
@@ -61,7 +70,10 @@ export class Client {
     private readonly network: Ask<NetworkCalls>,
     private readonly history: Ask<HistoryCalls>,
     private readonly end: AbortController,
-    /** Connects the tabs of this database: each tells the others that its owner has chosen. */
+    /**
+     * Connects the tabs that use this database: each tab notifies the others after a choice of its
+     * owner.
+     */
     private readonly choices: BroadcastChannel,
     private readonly options: ClientOptions,
   ) {
@@ -69,8 +81,8 @@ export class Client {
   }
 
   /**
-   * Open a client in this browser, or continue the one that is there. From now on it looks for
-   * news.
+   * Open a client in this browser, or continue an existing one. It looks for news until it is
+   * closed.
    */
   static async open(options: ClientOptions): Promise<Client> {
     const { news: _, pastRelease: __, account, worker = startWorker, ...rest } = options;
@@ -98,7 +110,7 @@ export class Client {
         asks.history("open", workerOptions),
         asks.batches("open", workerOptions, port2),
       ]).then(() => undefined);
-      client.#pendingNews = opening.catch(() => undefined); // news wait until the client is open
+      client.#pendingNews = opening.catch(() => undefined); // news are sent only after the client is open
       await opening;
       client.#sendNews();
     } catch (error) {
@@ -109,16 +121,16 @@ export class Client {
   }
 
   /**
-   * Add items to the history, all or nothing, and return how many were new.
+   * Add all of these items to the history in one transaction. Return how many were new.
    *
-   * Items of one call count as touched together, after all that were recorded before, even if they
-   * are recorded again. The latest 100,000 stay.
+   * The items of one call count as touched together, and later than all items that were recorded
+   * before. An item that is recorded again moves to the end. The latest 100,000 items stay.
    */
   record(ids: readonly string[]): Promise<number> {
     return this.history("record", ids);
   }
 
-  /** Remove items from the history, and return how many were there. */
+  /** Remove items from the history. Return how many of them were in it. */
   remove(ids: readonly string[]): Promise<number> {
     return this.history("remove", ids);
   }
@@ -129,16 +141,17 @@ export class Client {
   }
 
   /**
-   * Return the n best items that the owner has not touched, each with its reasons.
+   * Return the n best items that are not in the history, each with its reasons.
    *
-   * `tagsOnly` gives the list that there would be without anybody's reports, to compare.
+   * With `tagsOnly` the list comes from tags alone, as it would be without anybody's reports.
    */
   recommend(n = 10, { tagsOnly = false } = {}): Promise<Recommendation[]> {
     return this.history("recommend", n, tagsOnly);
   }
 
   /**
-   * Return the n items that are touched most, as the model estimates it; the same for everybody.
+   * Return the n items that most people touch, as the model estimates it. The list is the same for
+   * everybody.
    */
   listPopular(n = 10): Promise<Item[]> {
     return this.history("listPopular", n);
@@ -149,51 +162,54 @@ export class Client {
     return this.history("listItems");
   }
 
-  /**
-   * Return the figures of `computeSummary` for this device up to a limit; a worker computes them.
-   */
+  /** Return the figures of `computeSummary` for this device, computed in a worker. */
   summarize(terms: Terms, limit: number): Promise<PromiseSummary> {
     return this.history("summarize", terms, limit);
   }
 
   /**
-   * Accept terms up to a limit: the owner saw the sentences of exactly these and said yes.
+   * Accept terms up to a limit of epsilon. Call this only after the owner saw the sentences for
+   * exactly these values and said yes.
    *
-   * Nothing is reported under worse terms, and nothing before the first yes. `SettingsError` if the
-   * server asks for other terms by now: nothing was accepted then.
+   * Nothing is reported before the first yes, nor under worse terms than the accepted ones. Throws
+   * a `SettingsError` and accepts nothing if the server asks for other terms by now.
    */
   accept(terms: Terms, limit: number): Promise<void> {
     return this.#choose(this.network("accept", terms, limit));
   }
 
   /**
-   * Take the yes back, and set the limit to 0: nothing more leaves until the owner accepts again.
+   * Withdraw the consent, and set the limit to 0. Nothing more leaves until the owner accepts terms
+   * again.
    */
   withdraw(): Promise<void> {
     return this.#choose(this.network("withdraw"));
   }
 
-  /** Stop everything from leaving, even a batch that waits; `pause(false)` resumes. */
+  /** Stop all reporting, even of a batch that waits. `pause(false)` resumes. */
   pause(on = true): Promise<void> {
     return this.#choose(this.network("pause", on));
   }
 
-  /** Set another limit; what was spent stays spent. */
+  /** Set another limit of epsilon. It also covers what was spent before. */
   setLimit(limit: number): Promise<void> {
     return this.#choose(this.network("setLimit", limit));
   }
 
   /**
-   * Delete what the owner touched, the waiting batch, its readable copy, and the model.
+   * Delete the history, the waiting batch, the readable copy of the last batch, and the model.
    *
-   * The ledger stays, because reports that left cannot be undone. It has no item. Deleting the
-   * site's data in the browser deletes it too.
+   * The ledger stays, because reports that left cannot be undone. It names no items. Deleting the
+   * site's data in the browser deletes the ledger too.
    */
   forget(): Promise<void> {
     return this.#choose(this.network("forget"));
   }
 
-  /** End the workers. The next `open` continues their work; every call fails from now on. */
+  /**
+   * Close the client and end its workers. All later calls fail. The next `open` continues with the
+   * stored data.
+   */
   close(): void {
     this.end.abort();
     this.choices.close();
@@ -203,8 +219,9 @@ export class Client {
   }
 
   /**
-   * Answer the network worker's questions about tokens; it gets only answers, errors go to the
-   * news.
+   * Answer the network worker's questions about tokens. Return the port for that worker.
+   *
+   * Errors appear in the news.
    */
   #serve(account: Account): MessagePort {
     const { port1, port2 } = new MessageChannel();
@@ -216,12 +233,14 @@ export class Client {
     return port2;
   }
 
-  /** Tell the other tabs of a choice once it is stored; they read the database, and ask nobody. */
+  /**
+   * Notify the other tabs after a choice is stored. They read the database and make no requests.
+   */
   async #choose(choice: Promise<void>): Promise<void> {
     try {
       await choice;
     } catch (error) {
-      this.#sendNews(); // why a yes was refused: other terms
+      this.#sendNews(); // the news contain the new terms, which may be the reason
       throw error;
     }
     if (!this.end.signal.aborted) this.choices.postMessage(null);
@@ -242,7 +261,10 @@ export class Client {
     this.#sendNews();
   }
 
-  /** Send the news one after the other, so that the last are the newest; `news` is not awaited. */
+  /**
+   * Send news one after the other, so that the last ones are the newest. The listener `news` is not
+   * awaited.
+   */
   #sendNews(): void {
     this.#pendingNews = this.#pendingNews.then(async () => {
       if (this.end.signal.aborted) return;
@@ -255,7 +277,7 @@ export class Client {
     });
   }
 
-  /** Collect the state. The worker that may take its time reads the database. */
+  /** Collect the state. The worker `history` reads it, because no request waits for that worker. */
   async #collectNews(): Promise<News> {
     const lookStatus = {
       ...this.#lookStatus,

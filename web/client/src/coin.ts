@@ -1,24 +1,25 @@
 /**
- * Randomness: words from the operating system, and the biased coins that they decide.
+ * Randomness: words from the operating system, and the biased coins that are decided by them.
  *
- * Only here epsilon becomes a probability. A 64-bit random word is compared with an integer
- * threshold. So every probability is an exact multiple of 2^-64, the same on every machine, and
- * rounded so that epsilon is never exceeded. No float touches the word, so floating-point attacks
- * have no target. Tests pass their own words; nothing else here is random.
+ * Only this module turns epsilon into a probability, by comparing a 64-bit random word with an
+ * integer threshold. So every probability is an exact multiple of 2^-64 and the same on all
+ * machines. It is rounded so that epsilon is never exceeded. Random words are never converted to
+ * floats here, so floating-point attacks have no target. Tests pass their own words; nothing else
+ * here is random.
  */
 
 import type { Bytes } from "./bytes.js";
 import { SettingsError } from "./errors.js";
 
-/** Words of 64 bits in one draw. */
+/** Number of 64-bit words in one draw. */
 export const WORDS_PER_DRAW = 4;
 
-/** Returns the words of a batch: (reports + 1) draws of four words; the last draw is for ties. */
+/** Returns the random words of a batch: four for each report, and four more for ties. */
 export type Words = (reports: number) => BigUint64Array;
 /** Returns random bytes. */
 export type Entropy = (bytes: number) => Bytes;
 
-/** `getRandomValues` gives no more in one call. */
+/** Largest number of bytes that `getRandomValues` gives in one call. */
 const MAX_RANDOM_BYTES = 65_536;
 
 /** Random bytes of the operating system. */
@@ -35,21 +36,27 @@ export const drawSystemWords: Words = (reports) =>
   new BigUint64Array(drawSystemEntropy((reports + 1) * WORDS_PER_DRAW * 8).buffer);
 
 /**
- * Largest epsilon. Beyond it a 64-bit word cannot flip even once, and rounding would break the
- * guarantee.
+ * Largest epsilon. For much larger ones, the threshold would be below 1, which no 64-bit word can
+ * express, and rounding would break the guarantee.
  */
 export const MAX_EPSILON = 40;
 const WORD_RANGE = 1n << 64n;
-/** Binary places of e^epsilon here. The error stays below 2^-250: more than 70 decimal digits. */
+/**
+ * Binary places of e^epsilon in fixed point. The error stays below 2^-250: more than 70 decimal
+ * digits are correct.
+ */
 const BINARY_PLACES = 320;
 const FIXED_ONE = 1n << BigInt(BINARY_PLACES);
 
-/** Return `floor(word * n / 2^64)`: a uniform integer below `n`, to within one word in 2^64. */
+/**
+ * Return `floor(word * n / 2^64)`: a uniform integer below `n`, whose probabilities differ by at
+ * most 2^-64.
+ */
 export function pickBelow(word: bigint, n: bigint | number): number {
   return Number((word * BigInt(n)) >> 64n);
 }
 
-/** Return `ceil(2^64 / (1 + e^epsilon))`: a word below it flips the sign. */
+/** Return the threshold `ceil(2^64 / (1 + e^epsilon))`. A word below it flips the sign. */
 export function computeFlipThreshold(epsilon: number): bigint {
   return divideRoundingUp(WORD_RANGE * FIXED_ONE, FIXED_ONE + computeExp(epsilon));
 }
@@ -57,9 +64,9 @@ export function computeFlipThreshold(epsilon: number): bigint {
 /**
  * Return the threshold below which a word names a uniform one of `2 n` signed directions.
  *
- * Other words name a loud direction. Words cannot be divided exactly among `loud` or `2 n`, so the
- * threshold is rounded up for the likeliest loud place and the least likely uniform one: no ratio
- * exceeds e^epsilon.
+ * All other words name a loud direction. Words cannot be divided exactly among `loud` or `2 n`
+ * directions. So the threshold is rounded up, for the likeliest loud direction and the least likely
+ * uniform one: no ratio of probabilities exceeds e^epsilon.
  */
 export function computeUniformThreshold(epsilon: number, loud: number, n: number): bigint {
   const likeliest = divideRoundingUp(WORD_RANGE, BigInt(loud)) * FIXED_ONE;
@@ -68,10 +75,10 @@ export function computeUniformThreshold(epsilon: number, loud: number, n: number
 }
 
 /**
- * Return e^epsilon in units of 2^-320, exactly for this float.
+ * Return e^epsilon in units of 2^-320, for the exact value of this float.
  *
- * Its power series has positive terms only. Every term is rounded down, which errs towards flipping
- * more often.
+ * All terms of the power series are positive, and each is rounded down. So the result is too small
+ * rather than too large, and signs are flipped more often.
  */
 function computeExp(epsilon: number): bigint {
   if (!(epsilon > 0 && epsilon <= MAX_EPSILON)) {

@@ -7,84 +7,94 @@ import type { ReadableReport } from "./mechanism/base.js";
 import type { Shelf } from "./shelf.js";
 import type { Plan, Token } from "./timing.js";
 
-/** Version of the layout; the browser refuses an older program a newer database. */
+/** Version of the tables. The browser does not open a database of a newer version. */
 const SCHEMA_VERSION = 8;
 /**
- * The trusted server, the owner's choices, and the newest files seen: the one row of `settings`.
+ * The only row of `settings`: the trusted server, the owner's choices, and the newest published
+ * files.
  */
 export interface Settings {
   only: 1;
   proxy: string;
-  /** Verification key of the server in hexadecimal, pinned at the first open. */
+  /** Verification key of the server in hexadecimal, as named at the first open. */
   key: string;
-  /** The pinned key, or the last successor that it has led to; it never moves back. */
+  /** The key that is trusted now: `key`, or the last of its successors. It never moves back. */
   trusted: string;
   /** Day of the first open, as YYYY-MM-DD. */
   since: string;
-  /** The most epsilon that this device spends. */
+  /** Maximum epsilon that this device spends. */
   limit: number;
-  /** Whether nothing may leave. */
+  /** Whether reporting is paused: no batch and no token request may leave. */
   paused: boolean;
   /** Terms that the owner accepted, or null. */
   terms: Terms | null;
-  /** Terms of the last manifest seen, accepted or not; null before the first. */
+  /** Terms of the last manifest that was fetched, accepted or not; null before the first. */
   asked: Terms | null;
-  /** The last manifest accepted; it is public and survives `forget`. */
+  /** The last accepted manifest. It is public, and `forget` does not delete it. */
   newest: { epoch: number; hash: string } | null;
-  /** The last shelf accepted; it survives `forget` too. */
+  /** The last accepted shelf. `forget` does not delete it. */
   shelf: Shelf | null;
   /**
-   * Unix seconds at which the last batch arrived, was dropped or forgotten; 0 before. Survives
-   * `forget`.
+   * Unix seconds at which the last batch was delivered, dropped or forgotten; 0 before the first.
+   * `forget` does not delete it.
    */
   lastOver: number;
-  /** Random, and replaced by every `forget`: a batch of a forgotten history is not stored. */
+  /**
+   * Random id that every `forget` replaces. A batch with another generation is not stored, because
+   * its history was forgotten.
+   */
   generation: string;
 }
 
-/** One item that the owner touched, without a time. */
+/** One item of the history. It has no time, only an order. */
 export interface Touched {
   id: string;
-  /** Counter of the last touch: equal for items recorded together, larger for later ones. */
+  /**
+   * Counter of the last time the item was recorded: equal for items recorded together, larger for
+   * later ones.
+   */
   moment: number;
 }
 
 /**
- * What the owner touched, in the order of recording: the one row of `history`.
+ * The only row of `history`: all touched items in the order of recording.
  *
- * Writing it never takes long, so nothing that the network could notice waits for it.
+ * Writing this row never takes long, so no delay by it can be noticed in the network.
  */
 export interface HistoryRow {
   only: 1;
   items: readonly Touched[];
 }
 
-/** The signed manifest (under that name), or a model or catalogue under its hash. */
+/** A file: the signed manifest, named "manifest", or a model or catalogue, named by its hash. */
 export interface FileRow {
   name: string;
   content: Uint8Array;
 }
 
-/** The state of a batch. It is stored and charged in one transaction. */
+/**
+ * The state of a batch: stored and charged, delivered to the proxy, or dropped without being
+ * counted.
+ */
 export type BatchState = "charged" | "sent" | "dropped";
 
-/** The batch of an epoch. There is at most one, ever: the epoch is the row's key. */
+/** The batch of an epoch. The epoch is the key of the row, so an epoch has at most one batch. */
 export interface BatchRow {
   epoch: number;
   state: BatchState;
-  /** SHA-256 of the encoded batch in hexadecimal; its charge has the same name. */
+  /** SHA-256 of the encoded batch in hexadecimal; its charge has the same `purpose`. */
   purpose: string;
-  /** Unix seconds before which it does not leave, drawn before the history was read. */
+  /** Unix seconds before which the batch is not sent, drawn before the history was read. */
   sendAt: number;
-  /** Unix seconds from which it is of no use. */
+  /** Unix seconds at which the epoch is over: the batch is of no use then. */
   ends: number;
-  /** Unix seconds before which the proxy does not want it. */
+  /** Unix seconds before which the proxy does not want the batch. */
   notBefore: number;
-  /** The encoded batch, until it was delivered or dropped. */
+  /** The encoded batch; null after it was delivered or dropped. */
   bytes: Uint8Array | null;
 }
 
-/** The last batch in readable form, for its owner: the one row of `shown`. */
+/** The only row of `shown`: the last batch in readable form, for the owner. */
 export interface ShownRow {
   only: 1;
   epoch: number;
@@ -102,9 +112,9 @@ interface Schema {
   files: FileRow;
   batches: BatchRow;
   charges: Charge;
-  /** Random draws of an epoch, made before any history is read. */
+  /** Random decisions for an epoch, made before the history is read. */
   plans: Plan;
-  /** Random draws about the token of an epoch, and what became of it. */
+  /** Tokens: their random draws and the state of their requests. */
   tokens: Token;
   shown: ShownRow;
 }
@@ -125,21 +135,23 @@ export interface Rows<Row> {
   clear(): void;
 }
 
-/** What a piece of work may use. Its writes need not be awaited: the transaction's end is. */
+/** A transaction. Its writes need not be awaited one by one: `Database` awaits its end. */
 export interface Transaction extends Omit<IDBTransaction, "objectStore"> {
   objectStore<Name extends TableName>(name: Name): Rows<Schema[Name]>;
 }
 
 /**
- * Work inside a transaction. It must await only requests of that transaction: while it awaits
- * anything else, the browser commits.
+ * A function that runs inside a transaction. It must await only requests of this transaction: the
+ * browser commits while it awaits anything else.
  */
 export type Work<Result> = (transaction: Transaction) => Promise<Result>;
 
-/** One connection. Every failure of the browser's storage becomes a `StoreError`. */
+/**
+ * A connection to the database. Every failure of the browser's storage is thrown as a `StoreError`.
+ */
 export class Database {
   private constructor(private readonly connection: IDBDatabase) {
-    // A tab with a newer program, or an owner who deletes the data, must not wait for this one.
+    // A tab with a newer program, or an owner who deletes the data, must not wait for this tab.
     connection.onversionchange = () => connection.close();
   }
 
@@ -152,10 +164,10 @@ export class Database {
   }
 
   /**
-   * Read a view of one moment.
+   * Read from tables in one transaction, so that all results belong to one moment.
    *
-   * All requests must be made at once: the transaction is committed then, and no writer waits until
-   * this thread, which may be computing, has read the answers.
+   * `work` must make all requests at once, because the transaction is committed right after that.
+   * So no writer waits until this thread, which may be computing, has read the answers.
    */
   read<Result>(tables: TableName[], work: Work<Result>): Promise<Result> {
     return this.#run(tables, "readonly", (transaction) => {
@@ -170,7 +182,8 @@ export class Database {
   }
 
   /**
-   * Write all or nothing. When it returns, the data is on disk, and no other writer came between.
+   * Run a writing transaction, all or nothing. When this resolves, the data is on disk, and no
+   * other transaction wrote in between.
    */
   write<Result>(tables: TableName[], work: Work<Result>): Promise<Result> {
     return this.#run(tables, "readwrite", work);
@@ -190,7 +203,9 @@ export class Database {
   }
 }
 
-/** Return the result of the work when the browser says that the transaction is complete. */
+/**
+ * Run work in a transaction, and return its result after the browser has completed the transaction.
+ */
 async function runToEnd<Result>(transaction: Transaction, work: Work<Result>): Promise<Result> {
   const end = new Promise<void>((resolve, reject) => {
     transaction.oncomplete = () => resolve();
@@ -205,9 +220,10 @@ async function runToEnd<Result>(transaction: Transaction, work: Work<Result>): P
     try {
       transaction.abort();
     } catch {
-      // The reported error has ended it already.
+      // The reported error has ended the transaction already.
     }
-    // Pending requests say only that it ended; the transaction has the reason.
+    // Pending requests report only that the transaction ended; the transaction itself has the
+    // reason.
     const isEnd = error instanceof DOMException && error.name === "AbortError";
     throw (isEnd && (await cause)) || error;
   }
@@ -222,10 +238,10 @@ export function awaitRequest<Result>(request: IDBRequest<Result>): Promise<Resul
 }
 
 /**
- * Open the database, and create it if it is new.
+ * Open the database, and create its tables if it is new.
  *
- * An earlier layout is refused and left unchanged: it has the record of what was spent, which must
- * not disappear without its owner's knowledge.
+ * A database of an earlier version is refused and left unchanged. It contains the record of what
+ * was spent, which must not be deleted without the owner's knowledge.
  */
 async function openConnection(factory: IDBFactory, name: string): Promise<IDBDatabase> {
   const request = factory.open(name, SCHEMA_VERSION);

@@ -2,7 +2,7 @@
 
 import type { Bytes } from "./bytes.js";
 
-/** What a device is asked for, at most, and among how many others, at least. */
+/** The terms: what a server may ask of a device, and how many others must take part. */
 export interface Terms {
   /** The training's id: 32 hexadecimal digits, drawn at random when it begins. */
   readonly training: string;
@@ -36,15 +36,18 @@ export interface Terms {
   readonly trial: boolean;
 }
 
-/** One epoch. Hashes and keys are bytes here and hexadecimal in the JSON. */
+/** The manifest of one epoch. Hashes and keys are bytes here and hexadecimal in the JSON. */
 export interface Manifest {
-  /** Number of the epoch: counts from 1 over all trainings of a service, and never goes back. */
+  /**
+   * Number of the epoch. Epochs are counted from 1 over all trainings of a service, and numbers
+   * never go back.
+   */
   readonly epoch: number;
-  /** What devices are asked for. */
+  /** The terms of this epoch. */
   readonly terms: Terms;
   /** M: the number of items of the catalogue, which are the rows of the item matrix. */
   readonly items: number;
-  /** Extra weight of a touched item: 1 + alpha instead of 1. */
+  /** Additional weight of a touched item: it weighs 1 + alpha, any other item 1. */
   readonly alpha: number;
   /** lambda: the ridge with which a device computes its user vector from this model. */
   readonly regularization: number;
@@ -63,10 +66,13 @@ export interface Manifest {
   /**
    * The Unix second until which reports are accepted in any case.
    *
-   * From then on the epoch ends as soon as its crowd is there, at the latest at `endOf`.
+   * After it, the epoch ends as soon as its crowd is complete, at the latest at `endOfEpoch`.
    */
   readonly closes: number;
-  /** Epochs of the training still to come, this one included. 0: without end, or it is over. */
+  /**
+   * Number of epochs left in the training, including this one. 0 if the training has no end or is
+   * over.
+   */
   readonly epochsLeft: number;
   /** Reports counted in the last epoch that changed the model; 0 before the first. */
   readonly reportsBehind: number;
@@ -75,15 +81,17 @@ export interface Manifest {
 /** A manifest whose signature was checked. */
 export interface SignedManifest {
   readonly manifest: Manifest;
-  /** SHA-256 of the manifest's bytes without signatures: names the epoch everywhere. */
+  /**
+   * SHA-256 of the manifest's bytes without signatures. This hash identifies the epoch everywhere.
+   */
   readonly hash: Bytes;
-  /** The verification key that signed it, which a reader trusts from now on. */
+  /** The verification key that signed the manifest. A reader trusts this key from now on. */
   readonly key: Bytes;
   /** The bytes as served. */
   readonly raw: Bytes;
 }
 
-/** Return the Unix second from which no report of the epoch is of use. */
+/** Return the Unix second at which the epoch is over: later reports are of no use. */
 export function endOfEpoch({ closes, terms }: Manifest): number {
   return closes + terms.hold;
 }

@@ -39,12 +39,15 @@ export class ProtocolError extends UntrustedError {
   override name = "ProtocolError";
 }
 
-/** The server asks for more than the owner accepted. No report is made unless they accept it. */
+/**
+ * The server asks for more than the owner accepted. No report is made under the new terms unless
+ * the owner accepts them.
+ */
 export class TermsError extends UntrustedError {
   override name = "TermsError";
-  /** Everything that would be worse, in plain words. */
+  /** Every way in which the terms are worse, in plain words. */
   readonly worse: readonly string[];
-  /** The new terms. After a yes, pass exactly these to `accept`. */
+  /** The new terms. After the owner said yes, pass exactly these to `accept`. */
   readonly terms: Terms;
 
   constructor(worse: readonly string[], terms: Terms) {
@@ -59,7 +62,7 @@ export class TermsError extends UntrustedError {
 
 export class UnavailableError extends SottovoceError {
   override name = "UnavailableError";
-  /** Seconds for which the proxy wants no request, if it named any. */
+  /** Seconds during which the proxy wants no request; undefined if it named none. */
   readonly retryAfter: number | undefined;
 
   constructor(message: string, retryAfter?: number, options?: ErrorOptions) {
@@ -68,7 +71,7 @@ export class UnavailableError extends SottovoceError {
   }
 }
 
-/** The proxy wants this batch later. Everything else continues: sync again as usual. */
+/** The proxy wants this batch later. Everything else continues: further syncs work as usual. */
 export class PostponedError extends UnavailableError {
   override name = "PostponedError";
 }

@@ -1,4 +1,4 @@
-/** Fetches a release of the model, and accepts it only if all its checks pass. */
+/** Fetches releases of the model. A release is accepted only if it passes all checks. */
 
 import { checkTerms } from "./agreement.js";
 import { fromHex, hashSha256, isEqual, toHex } from "./bytes.js";
@@ -23,33 +23,34 @@ import type { Store } from "./store.js";
 import { computeLead } from "./timing.js";
 
 /**
- * What a look reads before the proxy is asked, so that no disk access comes between two requests.
+ * Stored data that is read at the beginning of a look, before the first request. So no disk access
+ * comes between two requests.
  */
 export interface StoredState {
   readonly settings: Settings;
   /** Hashes of the stored files. */
   readonly files: readonly string[];
-  /** A batch of any epoch that was neither delivered nor dropped. */
+  /** The batch that was neither delivered nor dropped, of any epoch. */
   readonly waiting: BatchRow | undefined;
 }
 
-/** An accepted manifest, and when the last answer about it arrived, by both clocks. */
+/** An accepted manifest, and the moment at which the last answer of its look arrived. */
 export interface FetchedRelease {
   readonly signed: SignedManifest;
   readonly at: Instant;
-  /** Why the proxy would not accept a batch now; null if it would. */
+  /** The error with which the proxy would refuse a batch now; null if it would accept one. */
   readonly refusal: SottovoceError | null;
 }
 
-/** One moment by both clocks. */
+/** One moment, read from both clocks. */
 export interface Instant {
   /** Unix seconds. */
   readonly clock: number;
-  /** Seconds of the clock that nobody can set back. */
+  /** Seconds of the monotonic clock, which nobody can set back. */
   readonly now: number;
 }
 
-/** A manifest, and when the last answer about it arrived. */
+/** A manifest, and the moment at which the last answer of its look arrived. */
 export interface Arrival {
   readonly manifest: Manifest;
   readonly at: Instant;
@@ -61,15 +62,15 @@ export interface PastRelease {
   readonly V: Matrix;
 }
 
-/** Fetches what is published, and stores what passes all checks. */
+/** Fetches the published files, and stores those that pass all checks. */
 export class Fetcher {
-  /** Names of the files that were checked last, and the shape that they had to have. */
+  /** Hashes of the files that were checked last, and the shape that was required of them. */
   #checkedFiles = "";
-  /** The last manifest accepted, and when the last answer about it arrived. */
+  /** The last accepted manifest, and the moment at which the last answer of its look arrived. */
   latest: Arrival | null = null;
   /**
-   * Time at which the work on the last new files is over at the latest, by the clock that nobody
-   * can set back.
+   * Time, by the monotonic clock, at which the check of the latest new files is finished at the
+   * latest.
    */
   workEnds = 0;
 
@@ -79,14 +80,17 @@ export class Fetcher {
     private readonly instant: () => Instant,
   ) {}
 
-  /** Fetch the current release. After an error nothing of it was stored. */
+  /**
+   * Fetch the current release, check it and store it. If this throws, neither manifest nor model
+   * was stored.
+   */
   async refresh(stored: StoredState): Promise<FetchedRelease> {
     const trusted = fromHex(stored.settings.trusted);
     const signed = await openManifest(await this.proxy.fetchManifest(), trusted);
     try {
       return await this.#fetchRelease(signed, stored);
     } catch (error) {
-      // Not earlier: no disk access comes between two requests.
+      // Stored only now, because no disk access may come between two requests.
       const isNew = !isSameTerms(stored.settings.asked, signed.manifest.terms);
       if (error instanceof TermsError && isNew) await this.store.noteAsked(signed.manifest);
       throw error;
@@ -101,7 +105,7 @@ export class Fetcher {
     const check = (stored: Settings) => checkAgainst(stored, signed, settings.trusted);
     const fresh = new Map<string, Uint8Array>();
     try {
-      check(settings); // before anything else is fetched, and again when it is stored
+      check(settings); // checked now, before other files are fetched, and again inside the transaction
     } catch (error) {
       if (error instanceof TermsError) await this.#refreshShelf(settings, files);
       throw error;
@@ -111,12 +115,12 @@ export class Fetcher {
     }
     const shelf = await this.#fetchShelf(signed.key, settings, files, fresh);
     const refusal = await this.#findRefusal(signed.hash);
-    const at = this.instant(); // before any work that a disk or another thread could delay
+    const at = this.instant(); // taken before work that the disk or another thread could delay
     await this.#checkContents(manifest, shelf, fresh, at);
     const isStored =
       settings.newest?.hash === toHex(signed.hash) &&
       settings.shelf?.hash === shelf.hash &&
-      isSameTerms(settings.asked, manifest.terms); // others may have been asked for meanwhile
+      isSameTerms(settings.asked, manifest.terms); // another look may have stored other terms
     if (fresh.size > 0 || !isStored || settings.trusted !== toHex(signed.key)) {
       await this.store.storeRelease(signed, shelf, fresh, (stored) => {
         check(stored);
@@ -127,7 +131,7 @@ export class Fetcher {
     return { signed, at, refusal };
   }
 
-  /** Return the model of the current epoch from the disk; null if it is not there. */
+  /** Return the stored release of the current epoch; null if it is not stored. */
   async loadCurrent(): Promise<PastRelease | null> {
     const signed = await this.store.readManifest();
     const content = signed && (await this.store.readFile(signed.manifest.model));
@@ -135,17 +139,18 @@ export class Fetcher {
   }
 
   /**
-   * Fetch the signed model of an earlier epoch; null if the proxy no longer has it. It is not
+   * Fetch the signed release of an earlier epoch; null if the proxy no longer has it. It is not
    * stored.
    *
-   * `settings` were read before, so that no disk access comes between two requests.
+   * The caller reads `settings` before, so that no disk access comes between the two requests.
    */
   async fetchPast(epoch: number, settings: Settings): Promise<PastRelease | null> {
     const raw = await this.proxy.fetchPastManifest(epoch);
     if (raw === null) {
       return null;
     }
-    // Verify from the first pinned key on: an old manifest does not name the keys that came later.
+    // Follow the key statements from the first pinned key: an old manifest does not contain the
+    // statements about later keys.
     const signed = await openManifest(raw, fromHex(settings.key));
     checkRequestedEpoch(epoch, signed, settings.newest);
     const { model, items: rows, terms } = signed.manifest;
@@ -160,8 +165,10 @@ export class Fetcher {
   }
 
   /**
-   * Ask whether a batch would be accepted. Every look asks, whether the device reports or not: so
-   * nothing is charged for a batch that would be refused.
+   * Ask the proxy whether it would accept a batch. Return its refusal, or null.
+   *
+   * Every look asks, whether the device reports or not. So the request reveals nothing, and no
+   * batch is charged that the proxy would refuse.
    */
   async #findRefusal(manifest: Uint8Array): Promise<SottovoceError | null> {
     try {
@@ -174,7 +181,8 @@ export class Fetcher {
   }
 
   /**
-   * Fetch the shelf that goes with a manifest of this key, and its catalogue if it is not stored.
+   * Fetch the shelf, which must be signed with this key, and its catalogue if that is not stored.
+   * `names` are the hashes of the stored files; `fresh` receives a fetched one.
    */
   async #fetchShelf(
     key: Uint8Array,
@@ -192,8 +200,8 @@ export class Fetcher {
   }
 
   /**
-   * Fetch the shelf while its owner has not accepted new terms: lists must not have withdrawn
-   * items.
+   * Fetch the shelf alone, while worse terms wait for the owner's answer. Lists must not contain
+   * items that were withdrawn meanwhile.
    */
   async #refreshShelf(settings: Settings, names: readonly string[]): Promise<void> {
     const fresh = new Map<string, Uint8Array>();
@@ -206,7 +214,7 @@ export class Fetcher {
         await this.store.storeShelf(last, shelf, fresh);
       }
     } catch (error) {
-      if (!(error instanceof UntrustedError)) throw error; // the owner must see the error about the terms
+      if (!(error instanceof UntrustedError)) throw error; // the caller throws the error about the terms, which the owner must see
     }
   }
 
@@ -215,7 +223,7 @@ export class Fetcher {
     hash: Uint8Array,
     fresh: Map<string, Uint8Array>,
   ): Promise<Uint8Array> {
-    const isModel = isEqual(hash, manifest.model); // else it is the catalogue of the manifest or of the shelf
+    const isModel = isEqual(hash, manifest.model); // otherwise the hash of a catalogue
     const maxBytes = computeMaxModelBytes(manifest.items, manifest.terms.factors);
     const content = isModel
       ? this.proxy.fetchModel(hash, maxBytes)
@@ -224,7 +232,9 @@ export class Fetcher {
     return content;
   }
 
-  /** Check everything about the files, once for each release, so that no later reader can fail. */
+  /**
+   * Check the contents of all files, once for each release. Later readers can then rely on them.
+   */
   async #checkContents(
     manifest: Manifest,
     shelf: Shelf,
@@ -240,7 +250,7 @@ export class Fetcher {
     const loadContent = async (hash: Uint8Array) =>
       fresh.get(toHex(hash)) ??
       (await this.store.readFile(hash)) ??
-      this.#fetchFile(manifest, hash, fresh); // the stored file is damaged
+      this.#fetchFile(manifest, hash, fresh); // fetch the file again: the stored one is damaged
     checkItems(await loadContent(model), items, terms.factors);
     decodeCatalogueFor(manifest, await loadContent(catalogue));
     const listed = fromHex(shelf.catalogue);
@@ -253,7 +263,13 @@ function isSameTerms(one: Terms | null, other: Terms): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** Refuse an older manifest, a second one of its epoch, and worse terms than were accepted. */
+/**
+ * Check a manifest against the stored settings.
+ *
+ * Throws if it is older than the newest manifest, if it is another manifest of the same epoch, or
+ * if its terms are worse than the accepted ones. Throws also if another tab has stored another key
+ * since this look began: `trusted` is the key that was trusted then.
+ */
 function checkAgainst(stored: Settings, signed: SignedManifest, trusted: string): void {
   if (![trusted, toHex(signed.key)].includes(stored.trusted)) {
     throw new StoreError("Another tab has stored a newer key meanwhile; fetch the manifest again.");
@@ -262,7 +278,9 @@ function checkAgainst(stored: Settings, signed: SignedManifest, trusted: string)
   checkTerms(stored.terms, signed.manifest.terms);
 }
 
-/** Check that epochs never go back, and that each has one manifest. */
+/**
+ * Check that the epoch is not older than the newest one seen, and that no epoch has two manifests.
+ */
 function checkOrder(newest: Settings["newest"], signed: SignedManifest): void {
   const { epoch } = signed.manifest;
   if (newest !== null && epoch < newest.epoch) {
@@ -283,7 +301,7 @@ function checkSingle(newest: Settings["newest"], signed: SignedManifest): void {
   }
 }
 
-/** Check that a manifest is of the requested epoch: its signature alone does not prove that. */
+/** Check that a manifest is of the requested epoch. Its signature alone does not prove that. */
 function checkRequestedEpoch(
   epoch: number,
   signed: SignedManifest,

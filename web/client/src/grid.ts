@@ -1,19 +1,25 @@
-/** The moments at which requests leave. */
+/** The grid: the moments at which requests leave. */
 
 import type { Timer } from "./timer.js";
 
 /** Seconds between two moments at which a request may leave. */
 export const STEP_SECONDS = 0.5;
-/** The least time from an answer to the next request. Reading the disk between them takes less. */
+/**
+ * Minimum number of seconds from an answer to the next request. Reading from the disk in between
+ * takes less.
+ */
 export const MIN_GAP_SECONDS = STEP_SECONDS / 2;
-/** A request that is later than this after its step leaves at the next step. */
+/**
+ * Seconds after a step up to which a request may still leave. A later one waits for the next step.
+ */
 const MAX_LATENESS_SECONDS = 0.02;
 
 /**
- * The moments at which requests leave: whole steps from the beginning of a visit's first look.
+ * The moments at which requests leave. They are whole steps from the beginning of the first look of
+ * a visit.
  *
- * The step of a request is fixed when the previous answer arrives, or when its look begins. Disk
- * accesses that another thread may delay come after that: they delay a request by whole steps or
+ * The step of a request is fixed when the previous answer arrives, or when the look begins. Disk
+ * accesses that another thread may delay come after that, so they delay a request by whole steps or
  * not at all.
  */
 export class Grid {
@@ -23,24 +29,25 @@ export class Grid {
 
   constructor(private readonly timer: Pick<Timer, "now" | "sleep">) {}
 
-  /** Note that a look begins or an answer has arrived. */
+  /** Record that a look begins or an answer has arrived. */
   mark(): void {
     this.#lastEvent = this.timer.now();
     this.#origin ??= this.#lastEvent;
   }
 
-  /** Return the first step that is not before a moment. */
+  /** Return the first step that is not before this moment. */
   roundUp(moment: number): number {
     const origin = this.#origin ?? moment;
     return origin + Math.ceil((moment - origin) / STEP_SECONDS - ROUNDING_SECONDS) * STEP_SECONDS;
   }
 
   /**
-   * Wait for the step of the next request: the first one at least `MIN_GAP_SECONDS` after the last
-   * event.
+   * Wait for the step of the next request, which is the first one at least `MIN_GAP_SECONDS` after
+   * the last answer or the beginning of the look.
    *
-   * After a late timer it waits for the next step, however often: no request leaves between steps.
-   * An aborted request waits no longer; its sender must not make it.
+   * If a timer fires too late, this method waits for the following step, so that no request leaves
+   * between two steps. If the signal is aborted, it returns, and the caller must not make the
+   * request.
    */
   async waitForStep(signal?: AbortSignal | null): Promise<void> {
     const { now, sleep } = this.timer;
@@ -53,5 +60,5 @@ export class Grid {
   }
 }
 
-/** A moment that is nearer than this is the same. */
+/** Moments that are closer together than this count as equal. */
 export const ROUNDING_SECONDS = 1e-6;

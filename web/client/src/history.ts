@@ -1,8 +1,8 @@
 /**
- * What the owner touched, and everything that is computed from it or takes time.
+ * The history of the owner, and every computation that reads it.
  *
- * It runs in a worker of its own that makes no requests (`workers`): however long it takes, no
- * request waits for it.
+ * This code runs in the workers `history` and `batches`, which make no requests (see `workers`). So
+ * no request waits for these computations.
  */
 
 import { countEpochs, judge } from "./agreement.js";
@@ -27,7 +27,7 @@ import { listWorse } from "./terms.js";
 import { systemTimer, type Timer } from "./timer.js";
 import type { Plan } from "./timing.js";
 
-/** What the side that reads the history is opened with. */
+/** The options of `History.open`. */
 export interface HistoryOptions {
   /** Name of the database. */
   name: string;
@@ -37,7 +37,7 @@ export interface HistoryOptions {
   indexedDB?: IDBFactory;
 }
 
-/** One database of this browser, opened to read its owner's history. */
+/** A client's database in this browser, opened to read the owner's history. */
 export class History {
   readonly #store: Store;
   readonly #outbox: Outbox;
@@ -61,18 +61,19 @@ export class History {
     return new History(database, { words, entropy }, timer);
   }
 
-  /** Add items to the history, all or nothing, and return how many were new. */
+  /** Add all of these items to the history in one transaction. Return how many were new. */
   async record(ids: readonly string[]): Promise<number> {
     return this.#store.addItems(checkIds(ids));
   }
 
-  /** Remove items from the history, and return how many were there. */
+  /** Remove items from the history. Return how many of them were in it. */
   async remove(ids: readonly string[]): Promise<number> {
     return this.#store.removeItems(checkIds(ids));
   }
 
   /**
-   * Return all items in the order of recording; one that no catalogue has gets its id as its title.
+   * Return all items of the history in the order of recording. The title of an item that is not in
+   * the current catalogue is its id.
    */
   async listTouched(): Promise<readonly TouchedItem[]> {
     const catalogue = (await this.#reading.readRelease())?.catalogue;
@@ -85,7 +86,11 @@ export class History {
     });
   }
 
-  /** Return the n best items that were not touched, each with its reasons; or by tags alone. */
+  /**
+   * Return the n best items that are not in the history, each with its reasons.
+   *
+   * With `tagsOnly` the list comes from the tags alone, without the factors of the model.
+   */
   async recommend(n: number, tagsOnly = false): Promise<Recommendation[]> {
     const current = await this.#requireRelease();
     const release = tagsOnly ? { ...current, wide: current.wideWithoutReports } : current;
@@ -97,7 +102,9 @@ export class History {
     return listPopular(await this.#requireRelease(), checkCount(n));
   }
 
-  /** Return the state of the client, and what worse terms that the server asks for would mean. */
+  /**
+   * Return the state of the client, including an offer for worse terms that the server asks for.
+   */
   async getStatus(): Promise<ClientStatus> {
     const [store, outbox] = [this.#store, this.#outbox];
     const settings = await store.readSettings();
@@ -124,12 +131,15 @@ export class History {
     };
   }
 
-  /** Return the figures of the consent for these terms, as far as a limit goes. */
+  /** Return the figures for the question of consent, for these terms and this limit of epsilon. */
   async summarize(terms: Terms, limit: number): Promise<PromiseSummary> {
     return computeSummary(terms, await this.#outbox.listCharges(), limit);
   }
 
-  /** Return an offer. It takes some tenths of a second, so it is cached by terms and charges. */
+  /**
+   * Return an offer. Computing one takes some tenths of a second, so offers are cached by terms and
+   * charges.
+   */
   #computeOffer(terms: Terms, charges: readonly Charge[]): Offer {
     const cacheKey = JSON.stringify([terms, charges.map(({ purpose }) => purpose)]);
     const offer = this.#offers.get(cacheKey) ?? createOffer(terms, charges);
@@ -144,18 +154,21 @@ export class History {
   }
 
   /**
-   * Make the batch of an epoch, and store it with its charge if nothing forbids it.
+   * Make the batch of an epoch, and store it together with its charge if the owner and the ledger
+   * allow it.
    *
-   * The history is read after the generation. If the generation has changed by then, the batch is
-   * made again. The charge is made shortly before the batch leaves: a visit that ends earlier has
-   * cost nothing, however quickly the batch was ready.
+   * The history is read after the generation of the settings. If `forget` changes the generation
+   * meanwhile, the batch is made again from the new history. The batch and its charge are stored
+   * only shortly before the batch is sent: a visit that ends earlier costs nothing, even if the
+   * batch was ready long before.
    */
   async make({ hash, now, sendAt }: Job): Promise<void> {
-    const startTime = this.timer.now(); // by the clock that nobody can set back
+    const startTime = this.timer.now(); // monotonic: changes of the system clock have no effect
     const release = await this.#reading.readReportable();
     if (release === null || !isEqual(release.signed.hash, hash)) return;
     const { manifest } = release.signed;
-    // The decision must still hold, and the epoch must be open: else a batch would be charged and not counted.
+    // Check again before storing: without this, a batch could be charged for an epoch that is over,
+    // and would never be counted.
     const isAllowed = (state: EpochState) =>
       judge(state, manifest, now) === "make it" &&
       state.settings.newest?.hash === toHex(hash) &&
@@ -164,7 +177,7 @@ export class History {
       const state = await this.#outbox.readState(manifest.epoch);
       if (!isAllowed(state)) return;
       const token = manifest.terms.accounts ? state.token : undefined;
-      if (token?.output === null) return; // the page is still making the token: try at the next look
+      if (token?.output === null) return; // the page is still making the token; the next look tries again
       const touched = (await this.#store.readHistory()).keys();
       const own = { touched, generation: state.settings.generation, token };
       const sealed = await makeBatch(release, own, sendAt, this.coins);
@@ -190,11 +203,14 @@ export class History {
 
 /** An item of the history. */
 export interface TouchedItem extends Item {
-  /** Whether the catalogue has it; if not it stays, since a later one may have it. */
+  /**
+   * Whether the item is in the current catalogue. Unknown items stay in the history, because a
+   * later catalogue may contain them.
+   */
   readonly isKnown: boolean;
 }
 
-/** Each item has its reasons, which take time. */
+/** Largest list that can be requested. Computing the reasons of an item takes time. */
 const MAX_LIST_ITEMS = 1000;
 
 function checkCount(n: number): number {
@@ -209,31 +225,37 @@ export interface ClientStatus extends Budget {
   readonly proxy: string;
   /** The current manifest; null before the first one and after `forget`. */
   readonly manifest: Manifest | null;
-  /** Hash of the catalogue that lists are made from; null without a manifest. */
+  /** Hash of the catalogue from which lists are made; null without a manifest. */
   readonly catalogue: string | null;
-  /** What the owner accepted, or is asked to accept; null before there is a model. */
+  /**
+   * Offer of the terms that the owner accepted or, before that, of the current manifest; null
+   * without a manifest.
+   */
   readonly offer: Offer | null;
-  /** An offer with worse terms that waits for a yes, or null. */
+  /** Offer of worse terms that the owner has not accepted yet, or null. */
   readonly newOffer: Offer | null;
-  /** Everything that would be worse about the terms in `newOffer`, in plain words. */
+  /** Every way in which the terms of `newOffer` are worse, in plain words. */
   readonly worse: readonly string[];
-  /** Epoch of the last manifest accepted; null before the first. */
+  /** Epoch of the last accepted manifest; null before the first one. */
   readonly epoch: number | null;
-  /** Terms that the owner accepted; null before. */
+  /** Terms that the owner accepted; null if there are none. */
   readonly terms: Terms | null;
-  /** Epochs of their training in which the device took part; 0 before there are terms. */
+  /**
+   * Number of epochs in which the device took part, in the training of the accepted terms; 0 if
+   * there are none.
+   */
   readonly epochs: number;
-  /** Every charge ever made, in any order. */
+  /** All charges of the ledger, in any order. */
   readonly charges: readonly Charge[];
-  /** Draws for the last epoch in which it could take part; null before. */
+  /** Plan of the latest epoch for which one was drawn; null before the first. */
   readonly plan: Plan | null;
   readonly paused: boolean;
   /** Number of batches by state. */
   readonly batches: Readonly<Record<BatchState, number>>;
-  /** The last batch that was made, bit for bit, for its owner; null if there is none. */
+  /** The last batch that was made, in readable form and as bytes; null if there is none. */
   readonly lastBatch: LeftDevice | null;
 }
 
 const MAX_CACHED_OFFERS = 4;
-/** Time for a slow disk, before a batch leaves. */
+/** Seconds before the moment of sending at which a batch is stored: enough for a slow disk. */
 const STORE_LEAD_SECONDS = 2;

@@ -1,4 +1,4 @@
-/** Strict JSON: one meaning for every file, on every machine, in every language. */
+/** Strict JSON: every file has the same meaning on all machines and in all languages. */
 
 import { type Bytes, fromHex } from "./bytes.js";
 import { ProtocolError } from "./errors.js";
@@ -6,20 +6,23 @@ import { ProtocolError } from "./errors.js";
 /** Keys and values as they were read; the values are not checked yet. */
 export type Fields = Record<string, unknown>;
 
-/** No file of the protocol nests deeper than a few levels. */
+/** Maximum depth. Files of the protocol have only a few levels. */
 const MAX_DEPTH = 64;
 const HEX_PATTERN = /^(?:[0-9a-f]{2})*$/;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
 const LONE_SURROGATE = /\p{Surrogate}/u;
-/** They include line separators and bidirectional controls. */
+/** Control characters, including line separators and bidirectional controls. */
 const CONTROL_CHARACTERS = /[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu;
 
-// A byte order mark is read as a character, and no JSON may begin with it.
+// With `ignoreBOM`, a byte order mark stays in the text, so `JSON.parse` refuses it.
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Parse a JSON object in UTF-8 without repeated keys, of at most `most` bytes. */
+/**
+ * Parse a JSON object in UTF-8 of at most `maxBytes` bytes. `what` names the file in errors.
+ * Repeated keys are refused.
+ */
 export function parseObject(raw: Uint8Array, maxBytes: number, what: string): Fields {
   if (raw.length > maxBytes) {
     throw new ProtocolError(`${what}: too long: ${raw.length} bytes, at most ${maxBytes}`);
@@ -33,7 +36,8 @@ function parseStrictly(raw: Uint8Array, what: string): unknown {
   try {
     const text = decoder.decode(raw);
     const value: unknown = JSON.parse(text);
-    // JSON.parse drops the first of two equal keys, so a repeated key leaves fewer keys than colons.
+    // `JSON.parse` drops the first of two equal keys, so after a repeated key there are fewer keys
+    // than colons.
     if (countKeys(value, 0) !== countColons(text)) throw new SyntaxError("a key is repeated");
     return value;
   } catch (error) {
@@ -42,7 +46,7 @@ function parseStrictly(raw: Uint8Array, what: string): unknown {
   }
 }
 
-/** Count the colons outside of strings of a text that is JSON: one for each key. */
+/** Count the colons outside of strings in valid JSON: there is one for each key. */
 function countColons(text: string): number {
   let colons = 0;
   let isInString = false;
@@ -68,7 +72,7 @@ export function isObject(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Format a refused value for a message: short, and never nested. */
+/** Format a refused value for an error message, with at most 80 characters. */
 export function formatValue(value: unknown): string {
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (isObject(value)) return `an object of ${Object.keys(value).length}`;
@@ -82,7 +86,7 @@ function escapeCharacter(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** Refuse missing and unknown keys. */
+/** Throw a `ProtocolError` if keys are missing or unknown. */
 export function checkKeys(value: Fields, keys: readonly string[], what: string): void {
   const missing = keys.filter((key) => !Object.hasOwn(value, key));
   const unknown = Object.keys(value).filter((key) => !keys.includes(key));
@@ -93,7 +97,8 @@ export function checkKeys(value: Fields, keys: readonly string[], what: string):
 }
 
 /**
- * Return a whole number within its range. `3.0` and `3` look the same here, as the protocol allows.
+ * Return a whole number within a range. `3.0` and `3` are the same number here, as the protocol
+ * allows.
  */
 export function parseWhole(value: unknown, min: number, max: number, what: string): number {
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < min || value > max) {
@@ -101,7 +106,7 @@ export function parseWhole(value: unknown, min: number, max: number, what: strin
       `${what}: must be a whole number in ${min}..${max}, not ${formatValue(value)}`,
     );
   }
-  return value + 0; // -0 becomes 0
+  return value + 0; // turns -0 into 0
 }
 
 export function parseReal(value: unknown, min: number, max: number, what: string): number {
@@ -122,7 +127,8 @@ export function parseBoolean(value: unknown, what: string): boolean {
 
 /** Return a string of 1 to `maxLength` Unicode code points without control characters. */
 export function parseText(value: unknown, maxLength: number, what: string): string {
-  // A code point has at most two units, so a long string need not be split to be counted.
+  // A code point has at most two UTF-16 units. So this check refuses very long strings before they
+  // are split.
   if (typeof value !== "string" || value.length > 2 * maxLength) {
     throw new ProtocolError(
       `${what}: a string of 1..${maxLength} characters, not ${formatValue(value)}`,
@@ -143,7 +149,7 @@ export function parseText(value: unknown, maxLength: number, what: string): stri
   return value;
 }
 
-/** Decode lower-case hexadecimal of `size` bytes. */
+/** Decode lower-case hexadecimal digits of exactly `size` bytes. */
 export function parseHex(value: unknown, what: string, size = 32): Bytes {
   if (typeof value !== "string" || value.length !== 2 * size || !HEX_PATTERN.test(value)) {
     throw new ProtocolError(

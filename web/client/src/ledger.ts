@@ -1,6 +1,6 @@
 /**
- * The ledger: what a device has spent of its limit, and its one rule. It is the table `charges`:
- * one row for each batch, never changed and never deleted.
+ * The ledger: what a device has spent of its limit, and the rule for new charges. It is the table
+ * `charges`, with one row for each batch. Rows are never changed or deleted.
  *
  * Every finite float64 is a whole number of 2^-1074, so sums of `epsilon * reports` are exact here:
  * there is no drift and no rounding down. Ten times 0.1 is more than 1.0, because the float 0.1 is
@@ -13,9 +13,14 @@ import { SIGN_LOUD_FRACTION } from "./mechanism/base.js";
 /** An amount of epsilon in units of 2^-1074. */
 export type Amount = bigint;
 
-/** The charge for one batch: `reports` of `epsilon` each, and what hides them in a crowd. */
+/**
+ * The charge for one batch: the epsilon of each report, their number, and the data that the central
+ * bound needs.
+ */
 export interface Charge {
-  /** 32 hexadecimal digits of the training, by which the epochs of a lifetime are counted. */
+  /**
+   * Id of the training, 32 hexadecimal digits. The epochs of a lifetime are counted by training.
+   */
   readonly training: string;
   readonly epoch: number;
   /** SHA-256 of the encoded batch in hexadecimal: the same bytes cost nothing a second time. */
@@ -23,18 +28,21 @@ export interface Charge {
   readonly mechanism: string;
   readonly epsilon: number;
   readonly reports: number;
-  /** rho of the terms in force, at most; with `clients` it bounds what the server learns. */
+  /** rho of the terms, at most. With `clients` it bounds how much the server learns. */
   readonly loudFraction: number;
-  /** The crowd that these terms required. */
+  /** Size of the crowd that these terms required. */
   readonly clients: number;
-  /** Dummies that these terms made the proxy add to the epoch. */
+  /** Number of dummies that these terms made the proxy add to the epoch. */
   readonly dummies: number;
 }
 
-/** What one epoch costs. */
+/** The cost of one epoch. */
 export type Price = Pick<Charge, "epsilon" | "reports">;
 
-/** Charged: it fits. Known: charged before, costs nothing. Refused: beyond the limit. */
+/**
+ * The decision about a charge. "charged": it is within the limit. "known": it was charged before
+ * and costs nothing. "refused": it is beyond the limit.
+ */
 export type Decision = "charged" | "known" | "refused";
 
 const SIGNIFICANT_BITS = 53;
@@ -46,8 +54,8 @@ const MECHANISM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,31}$/;
 /**
  * Decide whether a batch may be charged after all earlier charges.
  *
- * The same charge again is known, even beyond a limit that was lowered since: it is spent already.
- * The same purpose with other fields is a `LedgerError`.
+ * The same charge again is "known", even if the limit was lowered below it since: it was spent
+ * already. The same purpose with other fields is a `LedgerError`.
  */
 export function decide(limit: number, charges: readonly Charge[], next: Charge): Decision {
   checkCharge(next);
@@ -74,7 +82,7 @@ function checkSame(earlier: Charge, next: Charge): "known" {
   return "known";
 }
 
-/** Refuse a charge that no ledger can hold. */
+/** Check that the fields of a charge are valid. */
 export function checkCharge(charge: Charge): void {
   checkWhole(charge.epoch, "epoch", 0);
   checkWhole(charge.clients, "clients", 1);
@@ -102,13 +110,16 @@ export function sumCharges(charges: readonly Charge[]): Amount {
   return charges.reduce((sum, charge) => sum + toAmount(charge.epsilon, charge.reports), 0n);
 }
 
-/** Return what may still be charged; never below 0, also when the limit was lowered. */
+/**
+ * Return the amount that may still be charged. It is never below 0, even after the limit was
+ * lowered.
+ */
 export function computeRemaining(limit: number, charges: readonly Charge[]): Amount {
   const left = toUnits(limit, "limit") - sumCharges(charges);
   return left > 0n ? left : 0n;
 }
 
-/** Count the epochs that fit between the spent amount and the limit, of the turns that are left. */
+/** Count the epochs that the limit still pays for, at most the number of turns left. */
 export function countAffordableEpochs(
   limit: number,
   spentAmount: Amount,
@@ -119,12 +130,15 @@ export function countAffordableEpochs(
   return left > 0n ? Math.min(turns, Number(left / toAmount(price.epsilon, price.reports))) : 0;
 }
 
-/** Return the smallest limit that pays for a number of further epochs. */
+/** Return the smallest limit that pays for this number of further epochs. */
 export function computeLimit(epochs: number, spentAmount: Amount, price: Price): number {
   return roundUp(spentAmount + toAmount(price.epsilon, price.reports) * BigInt(epochs));
 }
 
-/** Return `epsilon * reports` exactly: of the float itself, not of the decimal that was typed. */
+/**
+ * Return `epsilon * reports` exactly, for the value of the float and not for the decimal that was
+ * typed.
+ */
 export function toAmount(epsilon: number, reports: number): Amount {
   checkWhole(reports, "reports", 1);
   return toUnits(epsilon, "epsilon") * BigInt(reports);
@@ -139,17 +153,17 @@ function checkWhole(value: number, what: string, min: number): void {
   }
 }
 
-/** Return the smallest float that is not below an amount: to show what was spent. */
+/** Return the smallest float that is not below an amount, to show what was spent. */
 export function roundUp(a: Amount): number {
   return round(a, 1n);
 }
 
-/** Return the largest float that is not above an amount: to show what is left. */
+/** Return the largest float that is not above an amount, to show what is left. */
 export function roundDown(a: Amount): number {
   return Math.min(round(a, 0n), Number.MAX_VALUE);
 }
 
-/** Return the leading 53 bits; `up` is added to them if anything is cut off. */
+/** Round an amount to its leading 53 bits. If bits are cut off, `up` is added to the result. */
 function round(a: Amount, up: 0n | 1n): number {
   if (a < 0n) throw new SettingsError("an amount must not be negative");
   const droppedBits = BigInt(Math.max(a.toString(2).length - SIGNIFICANT_BITS, 0));
@@ -158,13 +172,13 @@ function round(a: Amount, up: 0n | 1n): number {
   return Number(whole) * 2 ** (Number(droppedBits) + MIN_EXPONENT);
 }
 
-/** Read the bits of a float64: 52 of fraction, 11 of exponent. */
+/** Convert a float64 to units of 2^-1074, from its 52 bits of fraction and 11 bits of exponent. */
 function toUnits(value: number, what: string): Amount {
   if (!(value >= 0 && value < Number.POSITIVE_INFINITY)) {
     throw new SettingsError(`${what} is ${value}; it must be a finite number of at least 0`);
   }
   const view = new DataView(new ArrayBuffer(8));
-  view.setFloat64(0, Math.abs(value)); // -0 is 0
+  view.setFloat64(0, Math.abs(value)); // turns -0 into 0
   const bits = view.getBigUint64(0);
   const [exponent, fraction] = [bits >> 52n, bits & ((1n << 52n) - 1n)];
   return exponent === 0n ? fraction : ((1n << 52n) | fraction) << (exponent - 1n);
@@ -173,13 +187,13 @@ function toUnits(value: number, what: string): Amount {
 /** How much of the limit is spent. */
 export interface Budget {
   limit: number;
-  /** Rounded up. */
+  /** Epsilon spent so far, rounded up. */
   spentEpsilon: number;
-  /** Rounded down, and never below 0, also when the limit was lowered. */
+  /** Epsilon left, rounded down. It is never below 0, even after the limit was lowered. */
   remainingEpsilon: number;
 }
 
-/** Compute what is spent and what is left. */
+/** Compute the spent and the remaining epsilon. */
 export function computeBudget(limit: number, charges: readonly Charge[]): Budget {
   return {
     limit,

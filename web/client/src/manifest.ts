@@ -9,13 +9,13 @@ import { findMechanism } from "./mechanism/registry.js";
 import { computeMaxSignedBytes, openSigned, type SignedKind } from "./signing.js";
 import { MIN_LOUD_RATIO, parseTermsBlock } from "./terms.js";
 
-/** Longest manifest without signatures. */
+/** Maximum size of a manifest without its signatures. */
 const MAX_MANIFEST_BYTES = 16_384;
-/** The only suite of version 2. */
+/** The only HPKE suite of version 2 of the protocol. */
 export const HPKE_SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM";
 const PROTOCOL_VERSION = 2;
 const MAX_EPOCH_NUMBER = 2 ** 32 - 1;
-/** An index and its bit must fit four bytes. */
+/** Maximum number of directions: an index and a sign bit must fit into four bytes. */
 const MAX_DIRECTIONS = 2 ** 31;
 const MANIFEST_KEYS = [
   ...["version", "suite", "epoch", "terms", "items", "alpha", "regularization", "model"],
@@ -23,7 +23,10 @@ const MANIFEST_KEYS = [
   ...["epochs_left", "reports_behind"],
 ];
 
-/** Decode a manifest that can work; `ProtocolError` for any other bytes. */
+/**
+ * Decode a manifest. Throws a `ProtocolError` if it is not valid or no device could report under
+ * it.
+ */
 export function decodeManifest(raw: Uint8Array): Manifest {
   const fields = strict.parseObject(raw, MAX_MANIFEST_BYTES, "manifest");
   if (fields.version !== PROTOCOL_VERSION || fields.suite !== HPKE_SUITE) {
@@ -64,7 +67,7 @@ function parseFields(fields: strict.Fields): Manifest {
   };
 }
 
-/** Refuse a manifest that no device could report with, the same on all devices. */
+/** Refuse a manifest under which no device could report. All devices decide this alike. */
 function checkConsistency(manifest: Manifest): void {
   const { opens, closes, items, terms } = manifest;
   if (opens >= closes) throw new ProtocolError("manifest: the epoch closes before it opens");
@@ -79,8 +82,10 @@ function checkConsistency(manifest: Manifest): void {
 }
 
 /**
- * Check that with accounts a device that is asked for reports can have a token, another one for
- * each epoch.
+ * Check that the token keys fit the terms.
+ *
+ * With accounts, an epoch that asks for reports must have a token key, and the next epoch another
+ * one. Without accounts there must be no token keys.
  */
 function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest): void {
   const isWrong = terms.accounts
@@ -91,7 +96,10 @@ function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest):
   if (isWrong) throw new ProtocolError("manifest: the token keys do not fit the terms");
 }
 
-/** Check ranges that depend on the size of the model, the size of a report, and the promise. */
+/**
+ * Check the parameters of the mechanism: their ranges, the number of directions, and the share of
+ * loud ones.
+ */
 function checkMechanism(manifest: Manifest): void {
   const { terms } = manifest;
   const { parameters, countDirections, computeLoudFraction } = findMechanism(terms.mechanism);
@@ -109,8 +117,9 @@ function checkMechanism(manifest: Manifest): void {
   if (computeLoudFraction(manifest) > terms.loudFraction) {
     throw new ProtocolError("manifest: more directions are loud than the terms allow");
   }
-  // Fewer loud directions hide better in a crowd, but worse among dummies. With dummies their number
-  // must be the stated one, rounded down; every promise includes what this rounding may cost.
+  // Fewer loud directions hide better in a crowd, but worse among dummies. With dummies, the number
+  // of loud directions must be the stated one, rounded down. Every promise already includes the
+  // loss by this rounding.
   const oneMore = computeLoudFraction(manifest) + 0.5 / countDirections(manifest);
   const minFraction = MIN_LOUD_RATIO * terms.loudFraction;
   const tooFew = oneMore <= terms.loudFraction || computeLoudFraction(manifest) < minFraction;
@@ -120,7 +129,6 @@ function checkMechanism(manifest: Manifest): void {
 }
 
 const SIGNED_KIND: SignedKind = { name: "manifest", magic: "SVM2", maxBytes: MAX_MANIFEST_BYTES };
-/** Longest signed manifest. */
 export const MAX_SIGNED_MANIFEST_BYTES = computeMaxSignedBytes(SIGNED_KIND);
 
 export async function openManifest(data: Uint8Array, trusted: Uint8Array): Promise<SignedManifest> {

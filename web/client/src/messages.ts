@@ -1,7 +1,8 @@
 /**
  * Questions to a worker and their answers.
  *
- * Each question gets exactly one answer, even if it fails, and an error arrives as what it was.
+ * Each question gets exactly one answer, even if it fails. An error arrives with its original
+ * class.
  */
 
 // biome-ignore lint/suspicious/noExplicitAny: the arguments are those of each function
@@ -10,7 +11,7 @@ export type Calls = Record<string, (...args: any[]) => unknown>;
 import type { Terms } from "./epoch.js";
 import * as errors from "./errors.js";
 
-/** A worker, or one end of a channel. */
+/** A connection: a worker, or one end of a message channel. */
 export interface Line {
   postMessage(message: unknown, transfer?: Transferable[]): void;
   addEventListener(kind: "message", listener: (event: MessageEvent) => void): void;
@@ -40,9 +41,10 @@ export type Ask<Functions extends Calls> = <Name extends keyof Functions & strin
 ) => Promise<Awaited<ReturnType<Functions[Name]>>>;
 
 /**
- * Connect to a worker: number questions, and match their answers; other messages go to `onMessage`.
+ * Connect to a worker. Return a function that asks it questions and resolves with the answers.
  *
- * After `ended` is aborted, every question fails, also those that wait.
+ * Messages that are not answers go to `onMessage`. After `ended` is aborted, every question fails,
+ * also those that wait for an answer.
  */
 export function connect<Functions extends Calls>(
   line: Line,
@@ -79,9 +81,10 @@ export function connect<Functions extends Calls>(
 }
 
 /**
- * Answer questions one after the other, so that none keeps another's transaction open.
+ * Answer questions one after the other, so that no question keeps the transaction of another one
+ * open.
  *
- * `onAnswer` is called after each answer, with its error or null.
+ * `onAnswer` is called after each answer with its error, or with null.
  */
 export function serve(
   line: Line,
@@ -106,7 +109,10 @@ async function answerQuestion(calls: Calls, { number, name, args }: Question): P
   }
 }
 
-/** Convert an error to a message: browsers post neither the class nor the fields of an error. */
+/**
+ * Convert an error to a message. Browsers post neither the class nor the additional fields of an
+ * error.
+ */
 export function toErrorMessage(error: unknown): ErrorMessage {
   const { name, message } = error instanceof Error ? error : { name: "", message: String(error) };
   const retryAfter = error instanceof errors.UnavailableError ? error.retryAfter : undefined;
@@ -115,7 +121,10 @@ export function toErrorMessage(error: unknown): ErrorMessage {
   return { name, message, retryAfter, terms };
 }
 
-/** Convert a message back to its error; an unknown one is the storage's or the browser's. */
+/**
+ * Convert a message back to an error. Errors of unknown classes come from the browser, and become a
+ * `StoreError`.
+ */
 export function toError({ name, message, retryAfter, terms }: ErrorMessage): errors.SottovoceError {
   if (terms !== undefined) return new errors.TermsError(terms.worse, terms.asked);
   if (name === "UnavailableError") return new errors.UnavailableError(message, retryAfter);

@@ -1,28 +1,32 @@
 /**
- * The item matrix and its file.
+ * The item matrix V and its file.
  *
- * The order of every sum is that of docs/protocol.md (items ascending, factors ascending, one
- * rounding for each operation), so that every client gets the same bits. Plain arithmetic is
- * float64; `Math.fround` marks where it is float32.
+ * All clients compute the same bits, because they add the terms of every sum in the order of
+ * docs/protocol.md: items ascending, factors ascending, one rounding for each operation. Plain
+ * arithmetic is in float64; `Math.fround` marks float32.
  */
 
 import { isWithinBounds } from "./bounds.js";
 import { ProtocolError } from "./errors.js";
 import { checkKeys, type Fields, isObject, parseObject } from "./json.js";
 
-// The model file: V as float32 in the safetensors format, one tensor named `item_matrix`. It has
-// eight bytes (little endian) of header length, a JSON header, and the numbers row by row.
+// The model file contains V as float32 in the safetensors format, as one tensor named
+// `item_matrix`: eight bytes (little endian) with the length of the header, a JSON header, and the
+// numbers row by row.
 
 const TENSOR_NAME = "item_matrix";
 const LENGTH_BYTES = 8;
 const MAX_HEADER_BYTES = 4096;
 
-/** Return the largest size of a model file with this shape. */
+/** Return the maximum size in bytes of a model file with this shape. */
 export function computeMaxModelBytes(items: number, factors: number): number {
   return LENGTH_BYTES + MAX_HEADER_BYTES + 4 * items * factors;
 }
 
-/** Decode the matrix; `ProtocolError` unless it has this shape and respects the public bounds. */
+/**
+ * Decode the item matrix. Throws a `ProtocolError` unless it has this shape and all entries are
+ * within the public bounds.
+ */
 export function decodeItems(data: Uint8Array, rows: number, columns: number): Matrix {
   const floats = checkItems(data, rows, columns);
   const values = new Float32Array(rows * columns).map((_, at) => floats.getFloat32(4 * at, true));
@@ -68,7 +72,7 @@ function isPair(value: unknown, first: number, second: number): boolean {
   return Array.isArray(value) && value.length === 2 && value[0] === first && value[1] === second;
 }
 
-/** A matrix, row by row. */
+/** A matrix, stored row by row. */
 export interface Matrix {
   readonly values: Float32Array;
   readonly rows: number;

@@ -1,9 +1,8 @@
 /**
- * The side of a client that speaks to the proxy.
+ * The part of a client that sends requests to the proxy.
  *
- * It runs in a worker of its own (`sottovoce-worker`) and never reads what its owner touched:
- * everything that it does, and when, comes from public data, the owner's choices, random draws and
- * a clock.
+ * It runs in a worker of its own (`sottovoce-worker`) and never reads the history. What it does,
+ * and when, depends on public data, the owner's choices, random draws and a clock.
  */
 
 import { checkStillAsked, parseTerms } from "./agreement.js";
@@ -26,7 +25,7 @@ import { type Lock, Synchronizer } from "./syncing.js";
 import { systemTimer } from "./timer.js";
 import { JITTER_SECONDS } from "./timing.js";
 
-/** One database of this browser, and one proxy. */
+/** A client's database in this browser, and its proxy. */
 export class Network {
   private constructor(
     private readonly database: Database,
@@ -37,7 +36,7 @@ export class Network {
     private readonly clock: () => number,
   ) {}
 
-  /** Open a client in this browser, or continue the one that is there; makes no request. */
+  /** Open a client in this browser, or continue an existing one. Opening makes no request. */
   static async open(options: NetworkOptions): Promise<Network> {
     checkCryptography();
     const {
@@ -71,9 +70,10 @@ export class Network {
   }
 
   /**
-   * Accept terms up to a limit, in one step: the owner saw exactly these sentences and said yes.
+   * Accept terms and a limit in one transaction. The owner saw the sentences for exactly these
+   * values and said yes.
    *
-   * `SettingsError` if the server asks for other terms by now: nothing was accepted then.
+   * Throws a `SettingsError` and accepts nothing if the server asks for other terms by now.
    */
   async accept(terms: Terms, limit: number): Promise<void> {
     const accepted = { terms: parseTerms(terms), limit: checkLimit(limit) };
@@ -83,14 +83,14 @@ export class Network {
     });
   }
 
-  /** Take the yes back: nothing more leaves until the owner accepts terms and a limit again. */
+  /** Withdraw the consent: nothing more leaves until the owner accepts terms and a limit again. */
   async withdraw(): Promise<void> {
     this.syncing.stop();
     await this.store.updateSettings(() => ({ terms: null, limit: 0, paused: true }));
     await this.syncing.waitForSender();
   }
 
-  /** Stop everything from leaving, even a batch that waits; `pause(false)` resumes. */
+  /** Stop all reporting, even of a batch that waits. `pause(false)` resumes. */
   async pause(on: boolean): Promise<void> {
     if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
     if (on) this.syncing.stop();
@@ -98,13 +98,13 @@ export class Network {
     if (on) await this.syncing.waitForSender();
   }
 
-  /** Set another limit; what was spent stays spent. */
+  /** Set another limit of epsilon. It also covers what was spent before. */
   async setLimit(limit: number): Promise<void> {
     const checked = checkLimit(limit);
     await this.store.updateSettings(() => ({ limit: checked }));
   }
 
-  /** Delete the history, the waiting batch, its readable copy, and the model. */
+  /** Delete the history, the waiting batch, the readable copy of the last batch, and the model. */
   async forget(): Promise<void> {
     this.syncing.stop();
     await this.store.forget(this.clock());
@@ -119,8 +119,8 @@ export class Network {
 /**
  * Create a lock that other tabs respect.
  *
- * Among syncs it saves the proxy a second copy and the device some work. That a batch is made and
- * charged once depends on `Outbox.keep`, with or without a lock.
+ * For syncs, the lock only saves the proxy and the device some repeated work. `Outbox.keep`
+ * guarantees, with or without a lock, that a batch is made and charged once.
  */
 export function createLock(
   name: string,

@@ -1,4 +1,4 @@
-/** What an application passes to a client, checked before anything is done with it. */
+/** The options of a client, and the checks of everything that an application passes to it. */
 
 import type { Account } from "./accounts.js";
 import { toHex } from "./bytes.js";
@@ -9,46 +9,57 @@ import type { InitialSettings } from "./store.js";
 import type { Job } from "./syncing.js";
 import type { Timer } from "./timer.js";
 
-/** The options of a client: all of them can be sent to a worker. */
+/** The options of a client that can be posted to a worker. */
 export interface OpenOptions {
-  /** Address of the proxy: https://HOST, or http on this machine. Pinned at the first open. */
+  /**
+   * Address of the proxy: https://HOST, or http on this machine. The first open stores it, and
+   * later opens must name the same one.
+   */
   proxy: string;
-  /** Verification key of the server, 64 hexadecimal digits. Pinned at the first open. */
+  /**
+   * Verification key of the server, 64 hexadecimal digits. The first open stores it, and later
+   * opens must name the same one.
+   */
   key: string;
-  /** The most epsilon that this device spends; used at the first open only, then by `setLimit`. */
+  /** Maximum epsilon that this device spends. Used by the first open only; later use `setLimit`. */
   limit: number;
-  /** Whether reporting is off; used at the first open only, then by `pause`. Default: false. */
+  /**
+   * Whether reporting is paused. Used by the first open only; later use `pause`. Default: false.
+   */
   paused?: boolean;
   /** Name of the database. Default: "sottovoce". */
   name?: string;
-  /** Seconds between two looks for news of a visible page, 5..3600. Default: 30. */
+  /** Seconds between two looks for news while the page is visible, 5..3600. Default: 30. */
   pace?: number;
-  /** Number of models of earlier epochs to fetch, to draw a curve. Default: 0. */
+  /** Number of models of earlier epochs to fetch, for a learning curve. Default: 0. */
   past?: number;
-  /** Makes no requests: recommendations continue with the stored model. Default: false. */
+  /** Whether to make no requests. Recommendations then use the stored model. Default: false. */
   offline?: boolean;
 }
 
-/** What the side that speaks to the proxy is opened with. */
+/** The options of `Network.open`. */
 export interface NetworkOptions extends OpenOptions {
   name: string;
   make: (job: Job) => void;
   account?: Account | null | undefined;
   timer?: Timer;
   entropy?: Entropy;
-  /** Seconds over which the moment of sending is drawn. */
+  /** Length in seconds of the interval from which the moment of sending is drawn. */
   jitter?: number;
   fetch?: typeof fetch;
   /** Factory of databases. Default: the browser's. */
   indexedDB?: IDBFactory;
-  /** Keeps two tabs from syncing at once. Default: the browser's; null: none. */
+  /** Keeps two tabs from syncing at the same time. Default: the browser's locks; null: no locks. */
   locks?: Pick<LockManager, "request"> | null;
 }
 
 /** Longest id of a catalogue. */
 const MAX_ID_CHARACTERS = 512;
 
-/** Check the settings that a client begins with, or is compared with if it exists already. */
+/**
+ * Check the settings for a first open, or for the comparison with the stored ones. `time` is in
+ * Unix seconds.
+ */
 export function parseInitialSettings(options: OpenOptions, time: number): InitialSettings {
   return {
     proxy: checkAddress(options.proxy),
@@ -59,7 +70,7 @@ export function parseInitialSettings(options: OpenOptions, time: number): Initia
   };
 }
 
-/** Check that the page has cryptography: a page over http has none, except on this machine. */
+/** Check that the browser offers cryptography to this page, which requires https or localhost. */
 export function checkCryptography(): void {
   if (globalThis.crypto?.subtle === undefined) {
     throw new SettingsError(
@@ -68,7 +79,7 @@ export function checkCryptography(): void {
   }
 }
 
-/** Check that ids could be those of a catalogue. */
+/** Check that ids have the form of item ids. */
 export function checkIds(ids: readonly string[]): string[] {
   if (!Array.isArray(ids)) {
     throw new SettingsError("item ids must be a list of strings");
@@ -76,7 +87,7 @@ export function checkIds(ids: readonly string[]): string[] {
   return readSetting(() => ids.map((id) => parseText(id, MAX_ID_CHARACTERS, "item")));
 }
 
-/** Check the most epsilon that this device spends. Zero stops all reporting. */
+/** Check a limit of epsilon. A limit of zero stops all reporting. */
 export function checkLimit(limit: number): number {
   if (!(Number.isFinite(limit) && limit >= 0)) {
     throw new SettingsError(`limit is ${limit}; it must be a finite number of at least 0`);
@@ -84,7 +95,7 @@ export function checkLimit(limit: number): number {
   return limit;
 }
 
-/** Refuse a value out of range, and NaN. */
+/** Check that a number of seconds is within a range. NaN is refused too. */
 export function checkRange(name: string, value: number, min: number, max: number): number {
   if (!(value >= min && value <= max)) {
     throw new SettingsError(`${name} must be in ${min}..${max} seconds, not ${value}`);
@@ -93,7 +104,8 @@ export function checkRange(name: string, value: number, min: number, max: number
 }
 
 /**
- * Turn any error into a `SettingsError`: the value came from the application, not from the proxy.
+ * Convert every error to a `SettingsError`, because the value came from the application and not
+ * from the proxy.
  */
 function readSetting<Result>(read: () => Result): Result {
   try {
@@ -105,7 +117,10 @@ function readSetting<Result>(read: () => Result): Result {
 
 const LOOPBACK_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
-/** Return the address without a slash at its end: https, or http to this machine itself. */
+/**
+ * Check the address of the proxy, and return it without a slash at its end. It must use https; http
+ * is allowed for this machine only.
+ */
 export function checkAddress(address: string): string {
   const url = parseUrl(address);
   if (!["http:", "https:"].includes(url.protocol)) {
@@ -118,7 +133,7 @@ export function checkAddress(address: string): string {
     );
   }
   if (url.username || url.password || /[?#]/.test(address)) {
-    // Each of these could identify a device in every request.
+    // Each of these parts could identify a device in every request.
     throw new SettingsError("the proxy's address must have no user name, password, ? or #");
   }
   return url.href.replace(/\/+$/, "");

@@ -1,8 +1,9 @@
 /**
- * The batch to send, its charge, and its readable copy.
+ * Batches, their charges, and the readable copy of the last batch.
  *
- * A batch is charged before it is sent, sealed once, and resent byte for byte; each epoch has at
- * most one. All of that rests on `keep`, the only transaction that stores a batch or a charge.
+ * A batch is charged before it is sent, sealed only once, and resent byte for byte. Each epoch has
+ * at most one batch. `keep` guarantees this: it is the only transaction that adds a batch or a
+ * charge.
  */
 
 import {
@@ -20,16 +21,19 @@ import { type Charge, decide } from "./ledger.js";
 import { readSettingsIn, readWaitingBatchIn } from "./store.js";
 import type { Plan, Token } from "./timing.js";
 
-/** A batch, its charge, its readable copy, and the generation of its history. Not stored yet. */
+/**
+ * A batch that is not stored yet, with its charge, its readable copy, and the generation of its
+ * history.
+ */
 export interface MadeBatch {
   batch: BatchRow;
   charge: Charge;
   shown: ShownRow;
-  /** Generation that the settings had before the history was read. */
+  /** Generation in the settings, read before the history was read. */
   generation: string;
 }
 
-/** Everything that decides whether an epoch may have a batch, at one moment. */
+/** Everything that decides whether an epoch may have a batch, read in one transaction. */
 export interface EpochState {
   settings: Settings;
   /** Batch of the epoch, if it ever had one. */
@@ -37,7 +41,7 @@ export interface EpochState {
   charges: readonly Charge[];
   /** Token for a batch of the epoch, if one was ever drawn. */
   token: Token | undefined;
-  /** Batch of any epoch that was neither delivered nor dropped; there is at most one. */
+  /** The batch that was neither delivered nor dropped, of any epoch; there is at most one. */
   waiting: BatchRow | undefined;
 }
 
@@ -47,42 +51,48 @@ export type FinalState = Exclude<BatchState, "charged">;
 /** A batch that may be sent. */
 export type SendableBatch = BatchRow & { bytes: Uint8Array };
 
-/** The last batch, for its owner to read. */
+/** The last batch, in a form that the owner can read. */
 export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
   state: BatchState;
-  /** SHA-256 of the bytes in hexadecimal: its name in the ledger. */
+  /** SHA-256 of the batch's bytes in hexadecimal. The charge has it as its `purpose`. */
   hash: string;
 }
 
 /** Tables that `EpochState` is read from. */
 const STATE_TABLES: TableName[] = ["settings", "batches", "charges", "tokens"];
 
-/** Draws a row; its probability depends on the charges so far. */
+/** Draws a row at random. The probabilities may depend on the earlier charges. */
 type Draw<Row> = (charges: readonly Charge[]) => Row;
 
 /** The batches, charges and random draws of a device. */
 export class Outbox {
   constructor(private readonly database: Database) {}
 
-  /** Return the state of an epoch, from public data and the ledger, never from the history. */
+  /**
+   * Return the state of an epoch. It consists of public data and the ledger, and does not depend on
+   * the history.
+   */
   readState(epoch: number): Promise<EpochState> {
     return this.database.read(STATE_TABLES, (transaction) => readStateIn(transaction, epoch));
   }
 
   /**
-   * Store a batch and its charge, or neither, and return whether they were stored.
+   * Store a batch together with its charge. Return false, and store neither, if that is not
+   * allowed.
    *
-   * The batch may leave when this has returned true, not before. One transaction checks and writes,
-   * and the browser runs one writer at a time. So whatever two tabs do, and wherever a crash
-   * happens, an epoch has both a batch and its charge, or neither: there is never a second batch,
-   * nor one that was sent and not paid for. `isAllowed` sees the state inside the transaction: a
-   * pause, a charge or a batch that came while this one was sealed refuses it. So does another
-   * generation: the owner has forgotten everything meanwhile.
+   * The batch may be sent only after this method returned true. One transaction checks and writes,
+   * and the browser runs one writing transaction at a time. So an epoch has both a batch and its
+   * charge or neither, even after a crash or with two open tabs. An epoch never gets a second
+   * batch, and no batch is sent without a charge.
    *
-   * Sealing awaits other promises than the database's, so it must happen before. A batch that is
-   * not stored is thrown away, and that is sound: no byte of it was stored or sent, so nobody
-   * learns its random draws and nothing was spent. It also favours no report over another, since
-   * the decision does not depend on those draws.
+   * `isAllowed` receives the state inside the transaction. It can refuse because of a pause, a
+   * charge or another batch that was stored while this batch was sealed. A changed generation also
+   * refuses the batch, because the owner has forgotten the history meanwhile.
+   *
+   * Sealing must happen before the transaction, because a transaction ends while other promises are
+   * awaited. A refused batch is discarded. This is safe: none of its bytes was stored or sent, so
+   * its random draws are unknown to everybody, and nothing was spent. The decision does not depend
+   * on those draws, so it favours no report.
    */
   keep(sealed: MadeBatch, isAllowed: (state: EpochState) => boolean): Promise<boolean> {
     return this.database.write([...STATE_TABLES, "shown"], async (transaction) => {
@@ -100,17 +110,26 @@ export class Outbox {
     });
   }
 
-  /** Return the plan of an epoch; it is drawn once, and a restart draws no other one. */
+  /**
+   * Return the plan of an epoch. It is drawn and stored at the first call; later calls return the
+   * same plan, also after a restart.
+   */
   drawPlan(epoch: number, draw: Draw<Plan>): Promise<Plan> {
     return this.#drawOnce("plans", epoch, epoch, draw);
   }
 
-  /** Return the token of an epoch, which is drawn in the epoch before. */
+  /**
+   * Return the token of an epoch. It is drawn one epoch earlier, so tokens of the preceding epoch
+   * are kept.
+   */
   drawToken(epoch: number, draw: Draw<Token>): Promise<Token> {
     return this.#drawOnce("tokens", epoch, epoch - 1, draw);
   }
 
-  /** Return the row of an epoch, drawn at the first call; rows older than `oldest` are deleted. */
+  /**
+   * Return the row of an epoch, and draw it at the first call. A draw also deletes rows of epochs
+   * before `oldest`.
+   */
   #drawOnce<Row extends Plan | Token>(
     table: "plans" | "tokens",
     epoch: number,
@@ -136,7 +155,10 @@ export class Outbox {
     return this.database.readAll("tokens");
   }
 
-  /** Update what is known of a token, and return it. The first stored state stays. */
+  /**
+   * Update the fields of a token, and return the token. A `state` that is stored already is not
+   * replaced.
+   */
   updateToken(epoch: number, news: Partial<Token>): Promise<Token | undefined> {
     return this.database.write(["tokens"], async (transaction) => {
       const rows = transaction.objectStore("tokens");
@@ -147,7 +169,7 @@ export class Outbox {
     });
   }
 
-  /** Return the plan that was drawn last. */
+  /** Return the plan of the latest epoch, or null. */
   async readLastPlan(): Promise<Plan | null> {
     const plans = await this.database.readAll("plans");
     return plans.at(-1) ?? null;
@@ -164,7 +186,7 @@ export class Outbox {
       transaction.objectStore("settings").put({ ...settings, lastOver: now });
       const row = await awaitRequest(transaction.objectStore("batches").get(epoch));
       if (row === undefined) {
-        return state; // its owner has forgotten it meanwhile
+        return state; // the owner has forgotten the batch meanwhile
       }
       const end = row.state === "sent" ? "sent" : state; // another tab may have delivered it
       transaction.objectStore("batches").put({ ...row, state: end, bytes: null });

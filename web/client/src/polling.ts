@@ -1,4 +1,4 @@
-/** Looks for news of the proxy, takes part, and fetches earlier models. */
+/** Looks for news at the proxy, takes part in epochs, and fetches earlier models. */
 
 import type { Manifest } from "./epoch.js";
 import {
@@ -16,39 +16,40 @@ import type { PendingSync, SyncResult } from "./syncing.js";
 import type { Timer } from "./timer.js";
 import { computeLead } from "./timing.js";
 
-/** How a client last looked for news. */
+/** The result of a client's last look for news. */
 export interface LookStatus {
-  /** Result of the last sync; null before the first, and while a moment is awaited. */
+  /** Result of the last sync; null before the first one, and while a sync is pending. */
   readonly lastSync: SyncResult | null;
-  /** When a batch left since this page was opened, in Unix seconds. */
+  /** Epoch and Unix seconds of the last batch that left since this page was opened, or null. */
   readonly sentAt: { readonly epoch: number; readonly time: number } | null;
-  /** What it failed with; null if it went well. */
+  /** Error of the last look; null if it succeeded. */
   readonly error: SottovoceError | null;
 }
 
-/** Receives what a client has found out. */
+/** Receives the results of a client's looks. */
 export interface LookListener {
   /** Receives the status after each look and each choice of the owner. */
   onLook(seen: LookStatus): void;
-  /** Receives the model of an epoch; null if it is missing or not valid. */
+  /** Receives the model of an epoch for the learning curve; null if it is missing or not valid. */
   onPastRelease(epoch: number, release: PastRelease | null): void;
 }
 
-/** What a client looks for, and how often. */
+/** The options of a poller. */
 export interface PollingOptions {
+  /** Seconds between two looks of a visible page. */
   pace: number;
   /** Number of models of earlier epochs to fetch. */
   past: number;
   timer: Timer;
 }
 
-/** Looks for news at the moments of a schedule, from the first conditions on. */
+/** Looks for news at the moments of a schedule, beginning with the first conditions. */
 export class Poller {
   readonly #schedule: Schedule;
   readonly #timer: Timer;
   /** Epochs whose models were fetched, or are being fetched. */
   readonly #pastEpochs = new Set<number>();
-  /** Epochs whose models are planned to be fetched. */
+  /** Epochs whose models will be fetched next. */
   #queue: number[] = [];
   #appointment: number | null = null;
   #isBusy = false;
@@ -69,7 +70,10 @@ export class Poller {
     this.#schedule.update(conditions);
   }
 
-  /** Take in that the owner has chosen something: earlier results say nothing about it. */
+  /**
+   * Handle a choice of the owner: forget earlier results, which do not account for it, and look at
+   * the next tick.
+   */
   handleChoice(): void {
     this.#lastSync = null;
     this.#error = null;
@@ -82,16 +86,17 @@ export class Poller {
     this.listener.onLook({ lastSync: this.#lastSync, sentAt: this.#sentAt, error: this.#error });
   }
 
-  /** Look for news. While a batch is being sent, its own requests are the look. */
+  /** Look for news. While a batch is being sent, the look makes no requests of its own. */
   async #look(): Promise<LookOutcome> {
     if (this.#isBusy) return { isWell: true, retryAfter: 0 };
     const error = await this.#run(() => this.network.syncing.start());
-    // The next look must not depend on how long the work on new files took next to a busy thread.
+    // The time of the next look must not depend on how long the check of new files took: a busy
+    // thread could slow it down.
     await this.#timer.sleep(Math.max(this.network.fetching.workEnds - this.#timer.now(), 0));
     return { isWell: error === null, retryAfter: waitSecondsOf(error) };
   }
 
-  /** Run a sync, and return what it failed with; null if it went well. */
+  /** Run a sync. Return its error, or null if it succeeded. */
   async #run(work: () => Promise<SyncResult | PendingSync>): Promise<SottovoceError | null> {
     this.#isBusy = true;
     this.#cancel();
@@ -121,13 +126,13 @@ export class Poller {
   }
 
   /**
-   * Resume a pending sync at its moment. A look before then finds the same moment again, or the end
-   * of the epoch.
+   * Resume a pending sync at its moment. An earlier look finds the same moment again, or that the
+   * epoch is over.
    */
   #scheduleResume(pending: PendingSync, moment: number): void {
     const resume = async () => {
       this.#appointment = null;
-      // A running look finds by itself that the moment has come.
+      // A look that is running now finds by itself that the moment has come.
       if (!this.#isBusy) await this.#run(() => this.network.syncing.resume(pending));
     };
     const seconds = moment - STEP_SECONDS - this.#timer.now();
@@ -140,10 +145,10 @@ export class Poller {
   }
 
   /**
-   * Plan to fetch the models that are missing, the newest first.
+   * Plan to fetch the missing models of earlier epochs, newest first.
    *
-   * The new model is decoded and stored before that, which takes longer while another thread
-   * computes. So the requests begin whole leads after the look's last answer.
+   * Before that, the new model is decoded and stored. This takes longer while another thread
+   * computes, so the requests begin a whole number of leads after the last answer of the look.
    */
   #planPast({ manifest, at }: Arrival): void {
     const newest = manifest.epoch;
@@ -158,7 +163,10 @@ export class Poller {
     this.#timer.start(moment - MIN_GAP_SECONDS - now, () => this.#startPastFetches());
   }
 
-  /** Begin to fetch the next few models; each needs two steps, for its manifest and its model. */
+  /**
+   * Begin to fetch the next few models. Each needs two steps of the grid: for its manifest and its
+   * model.
+   */
   async #startPastFetches(): Promise<void> {
     for (const epoch of this.#queue.splice(0, PARALLEL_EPOCHS)) {
       this.#pastEpochs.add(epoch);
@@ -167,7 +175,7 @@ export class Poller {
     if (this.#queue.length > 0) this.#timer.start(2 * STEP_SECONDS, () => this.#startPastFetches());
   }
 
-  /** Fetch the model of an epoch; a failure is tried again at the next news. */
+  /** Fetch the model of an epoch. After a failure, a later look tries again. */
   async #fetchPast(epoch: number): Promise<void> {
     const { store, fetching } = this.network;
     try {
@@ -177,7 +185,7 @@ export class Poller {
       const isCurrent = current?.manifest.epoch === epoch;
       this.listener.onPastRelease(epoch, isCurrent ? current : await fetch().catch(skipUntrusted));
     } catch {
-      // The curve is optional: the next look has the same failure and reports it.
+      // The learning curve is optional. The next look has the same failure and reports it.
       this.#pastEpochs.delete(epoch);
       this.#queue = [];
     }
@@ -185,27 +193,28 @@ export class Poller {
 }
 
 /**
- * Models of earlier epochs that are fetched at once: as many as a browser opens connections to a
+ * Number of earlier models that are fetched at once: a browser opens that many connections to a
  * host.
  */
 const PARALLEL_EPOCHS = 6;
-/** Most bytes of earlier models: the device may be a phone. */
+/** Maximum total size of earlier models; the device may be a phone. */
 const MAX_PAST_BYTES = 4 * 2 ** 20;
 
-/** Return how many earlier epochs are fetched; at least one. */
+/** Return the number of earlier epochs to fetch, at least one. */
 function countPastEpochs({ items, terms }: Pick<Manifest, "items" | "terms">): number {
   return Math.max(1, Math.floor(MAX_PAST_BYTES / (4 * items * terms.factors)));
 }
 
 /**
- * Return null for an invalid release, as for a missing one; other failures are tried again later.
+ * Return null for an invalid release, as for a missing one. Other errors are thrown, so that the
+ * fetch is repeated later.
  */
 function skipUntrusted(error: unknown): null {
   if (error instanceof UntrustedError) return null;
   throw error;
 }
 
-/** Return the seconds for which the proxy wants no request; a postponed batch delays no look. */
+/** Return the seconds during which the proxy wants no request. A postponed batch delays no look. */
 function waitSecondsOf(error: SottovoceError | null): number {
   const isUnavailable = error instanceof UnavailableError && !(error instanceof PostponedError);
   return isUnavailable ? (error.retryAfter ?? 0) : 0;

@@ -1,10 +1,12 @@
 /**
- * What a device promises to its owner, from its ledger and the terms only.
+ * The privacy promise of a device to its owner, computed from its ledger and the terms only.
  *
- * The figures cover every charge in all trainings, and the turns that are left under the terms.
- * *Local*: the sum of all epsilons, which holds in every case. *Central*: `centralBound` with the
- * crowd that was enforced for each report, the device itself included, and the dummies of the
- * proxy. *Dummies only*: the same bound if every other device is fake.
+ * The figures cover all charges of all trainings, and the turns that are left under the terms.
+ *
+ * - *Local*: the sum of all epsilons, which holds in every case.
+ * - *Central*: the result of `computeCentralBound` with the crowd that was enforced for each report
+ *   (this device included) and the dummies of the proxy.
+ * - *Dummies only*: the central bound if every other device is fake.
  */
 
 import { countTurnsLeft } from "./agreement.js";
@@ -13,28 +15,28 @@ import type { Terms } from "./epoch.js";
 import { type Charge, countAffordableEpochs, roundUp, sumCharges, toAmount } from "./ledger.js";
 import { type Explanation, explain } from "./mechanism/registry.js";
 
-/** The figures, and what they depend on. */
+/** The figures of a promise, and the values that they depend on. */
 export interface PromiseFigures {
-  /** Pure epsilon, which holds in every case. */
+  /** Pure epsilon of all reports, which holds in every case. */
   readonly local: number;
-  /** An upper bound of epsilon at `delta`, in the crowds that were enforced. */
+  /** An upper bound of epsilon at `delta`, given the crowds that were enforced. */
   readonly central: number;
   /** The central bound if every other device is fake, so that only dummies hide this one. */
   readonly dummiesOnly: number;
   /** Size of the crowd that the terms enforce. */
   readonly clients: number;
   readonly delta: number;
-  /** Whether the turns under these terms belong to an account, and not to a device. */
+  /** Whether the turns belong to an account, and not to a single device. */
   readonly accounts: boolean;
 }
 
 const DEFAULT_DELTA = 1e-6;
 const ROUNDING_TOLERANCE = 1e-12;
-/** A larger central epsilon protects nobody. */
+/** With a larger epsilon, the consent says that nobody is protected. */
 const MAX_USEFUL_EPSILON = 10;
-/** A guess that is wrong less often, in times per 100, is described as "always" right. */
+/** A guess that is wrong fewer times in 100 than this is described as "always" right. */
 const MIN_DOUBT_PERCENT = 1e-4;
-/** Digits of an epsilon in a sentence. */
+/** Significant digits of an epsilon in a sentence. */
 const EPSILON_DIGITS = 3;
 const EPSILON_MEANING =
   "any conclusion is at most exp(epsilon) times as likely as with another history";
@@ -43,7 +45,7 @@ const PER_ACCOUNT_NOTE =
   "That is for one account, whose devices share its reports of this training, if the proxy counts " +
   "honestly; otherwise for one device. Several of one person add up";
 
-/** Compute the promise for everything that was charged, and what may follow under these terms. */
+/** Compute the promise for all charges so far, and for `turns` further epochs under these terms. */
 export function computePromise(
   terms: Terms,
   charges: readonly Charge[],
@@ -60,7 +62,8 @@ export function computePromise(
     rounds: part.reports * part.turns,
     cover: Math.floor(part.dummies / part.reports),
   }));
-  // Figures that differ only by rounding are equal: else sentences would name dummies without any.
+  // Figures that differ only by rounding count as equal. Otherwise the sentences would mention
+  // dummies even if there are none.
   const computeBound = (of: readonly ReportGroup[]) => {
     const bound = computeCentralBound(groupParts(of), delta);
     return bound < local * (1 - ROUNDING_TOLERANCE) ? bound : local;
@@ -70,9 +73,11 @@ export function computePromise(
 }
 
 /**
- * Group reports of equal epsilon and rho, with the smallest of their crowds and dummies.
+ * Group reports of equal epsilon and rho. A group has the smallest crowd and the fewest dummies of
+ * its reports.
  *
- * A smaller crowd never hides better. Reports without a crowd stay separate: they count in full.
+ * A smaller crowd never hides better, so the bound still holds. Reports without a crowd form groups
+ * of their own, because they count in full.
  */
 function groupParts(parts: readonly ReportGroup[]): ReportGroup[] {
   const groups = new Map<string, ReportGroup>();
@@ -88,39 +93,41 @@ function groupParts(parts: readonly ReportGroup[]): ReportGroup[] {
   return [...groups.values()];
 }
 
-/** What the three sentences of a consent say, in any language. */
+/** The values in the three sentences of a consent, for use in any language. */
 export interface PromiseSummary {
-  /** Whether most people are invented. */
+  /** Whether this is a trial, in which most people are invented. */
   readonly trial: boolean;
-  /** Reports that may still leave, at most. */
+  /** Maximum number of reports that may still leave the device. */
   readonly reports: number;
-  /** How sure a guess can become; null if the history may be worked out. */
+  /** How sure a guess about the history can become; null if the history may be worked out. */
   readonly guess: GuessChance | null;
 }
 
 /**
- * How often a guess is right that was right 50 times in 100; each figure by `formatGuessChance`.
+ * How often, in 100 times, a guess can be right afterwards if it was right 50 times in 100 before.
+ * The chances are texts by `formatGuessChance`.
  */
 export interface GuessChance {
   readonly chance: string;
-  /** The same if the proxy cheats, or others are fake; null where that is no worse. */
+  /** The chance if the proxy cheats or other devices are fake; null if that makes no difference. */
   readonly linkedChance: string | null;
-  /** Whether fake devices are enough for that. */
+  /** Whether fake devices are enough for `linkedChance`, even if the proxy is honest. */
   readonly byFakes: boolean;
   /**
-   * Whom `chance` is for if the terms need accounts; null: one device, and they do not.
+   * Whether `chance` is for an account or for one device, if the terms need accounts; else null,
+   * which also means one device.
    *
-   * Another device of the account may send what the limit of one device keeps back, and a proxy
-   * that cheats may let it send more: `linkedChance` is always for one device.
+   * Another device of the same account may send reports that the limit of this device holds back,
+   * and a proxy that cheats may let it send even more. So `linkedChance` is always for one device.
    */
   readonly unit: "account" | "device" | null;
 }
 
 /**
- * Summarize what the terms allow as far as a limit goes. It takes some tenths of a second.
+ * Summarize the reports that the terms allow up to a limit. This takes some tenths of a second.
  *
- * If no answer to a question had more than 50% before, a guess is right with a chance of at most
- * (e^epsilon + delta) / (e^epsilon + 1) afterwards.
+ * If no answer to a question had a probability above 50% before, a guess is right with a
+ * probability of at most (e^epsilon + delta) / (e^epsilon + 1) afterwards.
  */
 export function computeSummary(
   terms: Terms,
@@ -151,10 +158,10 @@ function computeGuess(promised: PromiseFigures, isLimited = false): GuessChance 
 }
 
 /**
- * Return the three sentences that every client asks with: what leaves, how much it can reveal, how
- * to stop.
+ * Return the three sentences with which every client asks for consent: what leaves, how much it can
+ * reveal, and how to stop. In a trial, a sentence about it comes first.
  *
- * They say it as far as a limit goes. This takes some tenths of a second.
+ * The sentences cover the reports that a limit allows. This takes some tenths of a second.
  */
 export function summarize(...args: Parameters<typeof computeSummary>): string[] {
   return formatSummary(computeSummary(...args));
@@ -176,7 +183,7 @@ export function formatSummary({ trial, reports, guess }: PromiseSummary): string
 const TRIAL_SENTENCE =
   "This is a trial: most people in it are invented, so nobody is hidden among them.";
 
-/** Return the second sentence, about everything that the terms allow. */
+/** Return the second sentence, for all reports that the terms allow. */
 export function describeGuess(promised: PromiseFigures): string {
   return formatGuess(computeGuess(promised));
 }
@@ -193,8 +200,8 @@ function formatGuess(guess: GuessChance | null): string {
 }
 
 /**
- * Return how often a guess is right that was right 50 times in 100, or "always"; never rounded
- * down.
+ * Return how often, in 100 times, a guess can be right if it was right 50 times before, or
+ * "always". The result is never rounded down.
  */
 export function formatGuessChance(epsilon: number, delta = 0): string {
   const doubt = (100 * (1 - delta)) / (1 + Math.exp(epsilon));
@@ -203,7 +210,7 @@ export function formatGuessChance(epsilon: number, delta = 0): string {
   return (Math.ceil((100 - doubt) * 10 ** places - 1e-9) / 10 ** places).toFixed(places);
 }
 
-/** Return the numbers behind these sentences: pairs of a name and a text. */
+/** Return the figures behind these sentences, as pairs of a name and a text. */
 export function describeFigures(promised: PromiseFigures): [string, string][] {
   const { local, central, dummiesOnly, clients, delta, accounts } = promised;
   const honest = "the proxy mixes honestly, does not work with the server and";
@@ -226,9 +233,10 @@ export function describeFigures(promised: PromiseFigures): [string, string][] {
 }
 
 /**
- * Round to a number of digits, up by `more` if anything is cut off.
+ * Format a value with a number of digits. If digits are cut off, `more` is added to the last digit:
+ * 1 rounds up.
  *
- * A difference in the sixteenth digit is the rounding of a product, not a loss of privacy.
+ * Only 15 digits count: a difference beyond them is the rounding error of a product.
  */
 function formatNumber(value: number, digits = EPSILON_DIGITS, more: 0 | 1 = 1): string {
   const [mantissa = "", exponent] = value.toExponential(14).split("e");
@@ -238,16 +246,19 @@ function formatNumber(value: number, digits = EPSILON_DIGITS, more: 0 | 1 = 1): 
   return rounded.toLocaleString("en", { maximumSignificantDigits: digits });
 }
 
-/** What a server asks for, and what it means for this device. */
+/** The terms that a server asks for, and what they mean for this device. */
 export interface Offer extends Explanation {
   readonly terms: Terms;
-  /** The promise, from the terms and the ledger, not from the operator. */
+  /**
+   * The promise, computed from the terms and the ledger; it does not depend on claims of the
+   * operator.
+   */
   readonly figures: PromiseFigures;
   /** Epochs in which this device may still take part. */
   readonly turns: number;
 }
 
-/** Compute an offer. It takes some tenths of a second. */
+/** Compute an offer. This takes some tenths of a second. */
 export function createOffer(terms: Terms, charges: readonly Charge[]): Offer {
   const figures = computePromise(terms, charges);
   return { ...explain(terms), terms, figures, turns: countTurnsLeft(terms, charges) };

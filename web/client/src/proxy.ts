@@ -1,7 +1,8 @@
 /**
- * The proxy over HTTP: every request that a device ever makes.
+ * The proxy over HTTP: all requests that a device makes.
  *
- * Nothing in a request identifies its device; only a batch is about it, under noise.
+ * Nothing in a request identifies the device. Only batches depend on the owner's history, and they
+ * are randomised.
  */
 
 import { concatenate, toHex } from "./bytes.js";
@@ -19,16 +20,17 @@ import { MAX_SIGNED_MANIFEST_BYTES } from "./manifest.js";
 import { MAX_SIGNED_SHELF_BYTES } from "./shelf.js";
 
 const WRONG_EPOCH_TYPE = "urn:sottovoce:wrong-epoch";
-/** Without a single byte for this long, a request is aborted. */
+/** Seconds without a single byte after which a request is aborted. */
 const PATIENCE_SECONDS = 30;
 
 /**
- * All requests look the same, as far as a browser lets a page decide.
+ * Options that make all requests look the same, as far as a browser lets a page decide.
  *
- * They have no cookie, no address of the page, no cache (`If-None-Match` would tell what was seen
- * last), and not the user's languages. Redirects are not followed: "manual" and not "error", so
- * that one differs from a network failure; the browser follows neither. A page of another origin
- * than the proxy's names its origin in every request; no page can prevent that.
+ * Requests send no cookies, no address of the page and not the user's languages, and do not use the
+ * cache: `If-None-Match` would reveal what was fetched last. Redirects are never followed. The mode
+ * is "manual" and not "error", so that a redirect can be told apart from a network failure. If the
+ * page has another origin than the proxy, the browser names it in every request; a page cannot
+ * prevent that.
  */
 const FETCH_OPTIONS = {
   mode: "cors",
@@ -40,7 +42,7 @@ const FETCH_OPTIONS = {
 
 const COMMON_HEADERS = { "accept-language": "*" };
 
-/** A proof, and an element. */
+/** Bytes of an answer to a token request: a proof (64) and an element (32). */
 const EVALUATION_BYTES = 96;
 
 function toPost(body: Uint8Array, signal: AbortSignal | null = null): RequestInit {
@@ -51,7 +53,7 @@ function toPost(body: Uint8Array, signal: AbortSignal | null = null): RequestIni
 export interface ProxyOptions {
   /** Returns Unix seconds. */
   clock: () => number;
-  /** The moments at which requests leave. */
+  /** The grid of moments at which requests leave. */
   grid: Pick<Grid, "mark" | "waitForStep">;
   fetch?: typeof fetch | undefined;
   /** Seconds without a byte after which a request is aborted. */
@@ -61,7 +63,8 @@ export interface ProxyOptions {
 /**
  * The proxy at an address.
  *
- * `UnavailableError` means that the same request may work later, `RefusedError` that it will not.
+ * A method throws an `UnavailableError` if the same request may succeed later, and a `RefusedError`
+ * if it will not.
  */
 export class HttpProxy {
   readonly #fetch: typeof fetch;
@@ -83,17 +86,19 @@ export class HttpProxy {
     return this.#get("/v2/shelf", MAX_SIGNED_SHELF_BYTES);
   }
 
-  /** Fetch the signed manifest of any epoch; null if the proxy no longer has it. */
+  /** Fetch the signed manifest of an epoch; null if the proxy no longer has it. */
   fetchPastManifest(epoch: number): Promise<Uint8Array | null> {
     return this.#getIfPresent(`/v2/manifests/${epoch}`, MAX_SIGNED_MANIFEST_BYTES);
   }
 
-  /** Fetch the model file with a hash; `ProtocolError` if it is longer than `most` bytes. */
+  /**
+   * Fetch the model file with this hash. Throws a `ProtocolError` if it is longer than `maxBytes`.
+   */
   fetchModel(hash: Uint8Array, maxBytes: number): Promise<Uint8Array> {
     return this.#get(`/v2/models/${toHex(hash)}`, maxBytes);
   }
 
-  /** Fetch the model file of any epoch; null if the proxy no longer has it. */
+  /** Fetch the model file of an earlier epoch; null if the proxy no longer has it. */
   fetchPastModel(hash: Uint8Array, maxBytes: number): Promise<Uint8Array | null> {
     return this.#getIfPresent(`/v2/models/${toHex(hash)}`, maxBytes);
   }
@@ -103,23 +108,28 @@ export class HttpProxy {
   }
 
   /**
-   * Return if a batch would be accepted now; `ClosedError` if the epoch of this manifest is over.
+   * Check that the proxy would accept a batch now. Throws a `ClosedError` if the epoch of this
+   * manifest is over. `manifest` is the hash of the manifest.
    */
   checkAcceptsBatch(manifest: Uint8Array): Promise<void> {
     return this.#requestBatches(`/${toHex(manifest)}`, 204, { headers: COMMON_HEADERS });
   }
 
   /**
-   * Return when the proxy has certainly stored a batch; `ClosedError` if its epoch is over.
+   * Send a batch, and return when the proxy has certainly stored it. Throws a `ClosedError` if its
+   * epoch is over.
    *
-   * Only 202 means accepted: a hotel's log-in page also answers 200. An aborted signal ends the
-   * request, or keeps it from being made.
+   * Only the status 202 means that the batch was accepted: the log-in page of a hotel also answers
+   * 200. If the signal is aborted, the request is aborted, or not made at all.
    */
   sendBatch(batch: Uint8Array, signal?: AbortSignal): Promise<void> {
     return this.#requestBatches("", 202, toPost(batch, signal));
   }
 
-  /** Let the proxy evaluate a blinded token; null if this account has already had its own. */
+  /**
+   * Ask the proxy to evaluate a blinded token. Return null if another device of the account has
+   * already requested a token for this epoch.
+   */
   requestToken(request: Uint8Array, signal?: AbortSignal): Promise<Uint8Array | null> {
     return this.#getIfPresent("/v2/tokens", EVALUATION_BYTES, 409, toPost(request, signal));
   }
@@ -156,7 +166,7 @@ export class HttpProxy {
     return readCapped(answer, maxBytes);
   }
 
-  /** Make a request at its step of the grid. No request is made elsewhere. */
+  /** Make a request at the next step of the grid. All requests are made here. */
   async #exchange<Result>(
     path: string,
     init: RequestInit,
@@ -179,7 +189,7 @@ export class HttpProxy {
     }
   }
 
-  /** Throw the error that the status means for the sender. */
+  /** Throw the error that corresponds to the status of an answer. */
   async #refuse(answer: Answer): Promise<never> {
     const { response, url } = answer;
     if (isRedirect(response)) {
@@ -202,14 +212,15 @@ export class HttpProxy {
   }
 }
 
-/** Check for a redirect: browsers show its status as 0, node as it is. */
+/** Check for a redirect. Browsers report the status 0 for one, Node the actual status. */
 function isRedirect(response: Response): boolean {
   return response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
 }
 
 function createUnreachableError(url: string, error: unknown): UnavailableError {
   const reason = error instanceof Error ? error.message || error.name : String(error);
-  // A browser does not tell a page whether the network or the other origin is the cause.
+  // A browser does not tell a page whether the network failed or the proxy does not allow the
+  // origin.
   const pageOrigin = error instanceof TypeError ? findOtherOrigin(url) : null;
   const hint =
     pageOrigin === null
@@ -227,7 +238,7 @@ function findOtherOrigin(url: string): string | null {
 }
 
 const MAX_PROBLEM_BYTES = 16 * 1024;
-/** Statuses besides 5xx that mean: try the same again later. */
+/** Statuses besides 5xx after which the same request may succeed later. */
 const RETRY_STATUSES: readonly number[] = [408, 425, 429];
 
 /** An answer that is being read. */
@@ -235,11 +246,11 @@ export interface Answer {
   response: Response;
   /** The address of the request. */
   url: string;
-  /** To be called for every piece that arrives. */
+  /** Must be called for every piece of the body that arrives. */
   reportProgress: () => void;
 }
 
-/** Read a body, and stop as soon as it is longer than `maxBytes`. */
+/** Read a body. Throws a `ProtocolError` as soon as it is longer than `maxBytes`. */
 async function readCapped(answer: Answer, maxBytes: number): Promise<Uint8Array> {
   const { response, url, reportProgress } = answer;
   const tooLong = new ProtocolError(`${url}: longer than ${maxBytes} bytes; it was not read`);
@@ -260,7 +271,7 @@ async function readCapped(answer: Answer, maxBytes: number): Promise<Uint8Array>
   return concatenate(pieces);
 }
 
-/** Return the `type` of a problem (RFC 9457), or undefined if the answer is no problem. */
+/** Return the `type` of a problem (RFC 9457), or undefined if the body is not a problem. */
 async function readProblemType(answer: Answer): Promise<unknown> {
   try {
     const body = await readCapped(answer, MAX_PROBLEM_BYTES);
@@ -274,14 +285,17 @@ async function readProblemType(answer: Answer): Promise<unknown> {
   }
 }
 
-/** Parse `Retry-After`: a number of seconds or a date (RFC 9110, 10.2.3), else undefined. */
+/**
+ * Parse `Retry-After`, which is a number of seconds or a date (RFC 9110, 10.2.3). Return seconds,
+ * or undefined if it is neither. `now` is in Unix seconds.
+ */
 function parseRetryAfter(header: string | null, now: number): number | undefined {
   const text = header ?? "";
   const seconds = /^\d{1,9}$/.test(text) ? Number(text) : Date.parse(text) / 1000 - now;
   return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
-/** Aborts a request after too long without a byte, or when its sender aborts it. */
+/** Aborts a request if no byte arrives for `patience` seconds, or if its sender aborts it. */
 class Watch {
   readonly #controller = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -306,7 +320,7 @@ class Watch {
     this.#timer = setTimeout(abort, this.patience * 1000);
   }
 
-  /** Stop waiting, and drop what was not read. */
+  /** Stop the timer, and drop the part of the body that was not read. */
   end(): void {
     clearTimeout(this.#timer);
     this.#controller.abort();

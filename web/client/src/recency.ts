@@ -1,16 +1,18 @@
-/** Weights of own items by their order in the history. */
+/** Weights of the items of a history, by the order in which they were touched. */
 
-/** Weight of the latest item, where the order is known; an item of no known order weighs 1. */
+/** Weight of the latest item. If the order is not known, every item weighs 1. */
 const LATEST_WEIGHT = 10;
-/** This many later items halve a weight. */
+/** With this many later items, an item has half the weight of the latest item. */
 const HALVING_ITEMS = 2;
 
 /**
- * Return the weights of a history whose items were touched at these moments (later is larger).
+ * Return the weight of each item of a history. `moments` are order numbers; a later touch has a
+ * larger number.
  *
- * The last choices predict the next one best. Weights depend on order and not on age: a person who
- * returns after a year still has a latest item, and a device need not store a time. Items of one
- * moment have the same weight. If all are of one moment, there is no order, and each weighs 1.
+ * The latest items predict the next choice best. The weight depends on the order and not on the age
+ * of a touch: the latest item of a person who returns after a year still counts most, and a device
+ * need not store times. Items with equal moments have equal weights. If all moments are equal, the
+ * order is not known, and every item weighs 1.
  */
 export function computeRecencyWeights(moments: readonly number[]): Float64Array {
   const counts = new Map<number, number>();
@@ -18,14 +20,14 @@ export function computeRecencyWeights(moments: readonly number[]): Float64Array 
   const weights = new Map<number, number>();
   let later = 0;
   for (const [moment, count] of [...counts].sort(([a], [b]) => b - a)) {
-    // Of the others at its own moment, on average half came later.
+    // On average, half of the other items with the same moment came later than this one.
     weights.set(moment, counts.size === 1 ? 1 : computeWeight(later + (count - 1) / 2));
     later += count;
   }
   return Float64Array.from(moments, (moment) => weights.get(moment) as number);
 }
 
-/** Return the weight of an item by the number of own items that came later. */
+/** Return the weight of an item after which the owner touched `later` other items. */
 function computeWeight(later: number): number {
   return LATEST_WEIGHT / (1 + later / HALVING_ITEMS);
 }

@@ -1,4 +1,4 @@
-/** Recommending on the device, without a network: what is computed here never leaves. */
+/** Recommending on the device, without a network. The results never leave the device. */
 
 import { type Catalogue, findRows, type Item } from "./catalogue.js";
 import { computeRecencyWeights } from "./recency.js";
@@ -7,23 +7,23 @@ import { orderDescending } from "./sorting.js";
 import { getItemColumns } from "./tags.js";
 import { computeScore, solveWideVector, splitScore, type UserSolution } from "./wide.js";
 
-/** An own item that supports a recommendation. */
+/** An item of the history that supports a recommendation. */
 export interface ItemReason {
   kind: "item";
   id: string;
   title: string;
-  /** Its part of everything that supports the recommendation, 0..1. */
+  /** Share of this reason in all that supports the recommendation, 0..1. */
   share: number;
 }
 
-/** A tag of own items that supports a recommendation. */
+/** A tag of items in the history that supports a recommendation. */
 export interface TagReason {
   kind: "tag";
   /** Kind of the tag: `genre`, `year` ... */
   tag: string;
   /** The label, or the band of a number: "1990 to 1994". */
   name: string;
-  /** Its part of everything that supports the recommendation, 0..1. */
+  /** Share of this reason in all that supports the recommendation, 0..1. */
   share: number;
 }
 
@@ -32,23 +32,27 @@ export type Reason = ItemReason | TagReason;
 
 /** One item that the owner has not touched yet. */
 export interface Recommendation extends Item {
-  /** How well it fits; comparable within one list only. */
+  /** Score of the item; comparable within one list only. */
   score: number;
   /**
-   * What supports it most, at most three reasons, the largest first; empty if nothing of theirs
-   * does.
+   * The strongest reasons, at most three, strongest first; empty if no part of the history supports
+   * the item.
    */
   because: Reason[];
 }
 
 const MAX_REASONS = 3;
-/** Own items that a list is made from, the latest: a longer history must not take longer. */
+/**
+ * Maximum number of items of the history that a list is made from; the latest ones count. So a
+ * longer history does not take longer.
+ */
 const MAX_OWN_ITEMS = 1000;
 
 /**
- * Return the n best items that were not touched, best first; equals stay in the catalogue's order.
+ * Return the n best items that are not in the history, best first; equal items stay in the
+ * catalogue's order.
  *
- * `touched` has own items with the moments of their touches; a later moment is larger.
+ * `touched` contains the moment of each item of the history; a later moment is larger.
  */
 export function recommend(
   release: Release,
@@ -67,17 +71,17 @@ export function recommend(
   }));
 }
 
-/** The model of a release for a person with these items. */
+/** A release with the solution for one person's history. */
 export interface PersonalModel {
   readonly release: Release;
-  /** The own items that count, ascending. */
+  /** Rows of the items of the history that are used, ascending. */
   readonly rows: readonly number[];
-  /** The tags that they have, by column. */
+  /** Columns of the tags that these items have. */
   readonly columns: ReadonlySet<number>;
   readonly solution: UserSolution;
 }
 
-/** Solve for the vector of a person. */
+/** Solve for the user vector of a person. */
 export function personalize(release: Release, touched: ReadonlyMap<string, number>): PersonalModel {
   const { catalogue, wide } = release;
   const getMoment = (row: number) => touched.get(getItem(catalogue, row).id) as number;
@@ -95,13 +99,16 @@ export function personalize(release: Release, touched: ReadonlyMap<string, numbe
   };
 }
 
-/** Return the score of every item; without a history, its popularity. */
+/** Return the score of every item. For an empty history it is the popularity. */
 export function computeScores({ release: { wide }, rows, solution }: PersonalModel): Float64Array {
   if (rows.length === 0) return wide.popularity.slice();
   return wide.popularity.map((_, row) => computeScore(wide, solution, row));
 }
 
-/** Return the n items that are touched most, as the model estimates it; the same for everybody. */
+/**
+ * Return the n items that most people touch, as the model estimates it. The list is the same for
+ * everybody.
+ */
 export function listPopular({ catalogue, wide }: Release, n: number): Item[] {
   return findBest(wide.popularity, n).map((row) => getItem(catalogue, row));
 }
@@ -109,14 +116,17 @@ export function listPopular({ catalogue, wide }: Release, n: number): Item[] {
 /**
  * Return the rows of the n largest scores.
  *
- * All are sorted digit by digit: a sort by comparison takes longer for some orders than for others,
- * and a server that chooses the model could choose the order.
+ * All scores are sorted by radix sort. A sort by comparison takes longer for some orders than for
+ * others, and a server that chooses the model could choose the order.
  */
 function findBest(scores: Float64Array, n: number): number[] {
   return [...orderDescending(scores).subarray(0, n)];
 }
 
-/** Return the largest positive parts; among tags only those of own items. */
+/**
+ * Return the reasons with the largest positive parts. Only tags that items of the history have are
+ * reasons.
+ */
 function findReasons(personal: PersonalModel, row: number): Reason[] {
   const positive = [...listParts(personal, row)].filter(({ share }) => share > 0);
   const total = positive.reduce((sum, { share }) => sum + share, 0);
@@ -127,9 +137,11 @@ function findReasons(personal: PersonalModel, row: number): Reason[] {
 }
 
 /**
- * Yield the parts of own items, then of tags; `share` is the part itself, not divided yet.
+ * Yield the parts of the items of the history, then those of tags. `share` is the part itself; the
+ * caller divides it by the sum.
  *
- * Own items have no learnt relation to a new item: there only tags are reasons.
+ * The model has no learnt relation between a new item and the history, so only tags can be reasons
+ * for a new item.
  */
 function* listParts(personal: PersonalModel, row: number): Generator<Reason> {
   const { release, rows, columns, solution } = personal;

@@ -1,4 +1,6 @@
-/** A stored release of the model, decoded once for as long as it is the same. */
+/**
+ * Reads the stored release of the model. A release is decoded only once while it does not change.
+ */
 
 import { isEqual, toHex } from "./bytes.js";
 import { type Catalogue, decodeCatalogue } from "./catalogue.js";
@@ -10,26 +12,32 @@ import type { Store } from "./store.js";
 import { sumAllSquares } from "./vector.js";
 import { buildWideModel, type WideModel } from "./wide.js";
 
-/** What reports are made from: only the rows of the catalogue, and so no tag. */
+/**
+ * The part of a release from which reports are made. Of the catalogue it has only the rows, so no
+ * report depends on tags.
+ */
 export interface Reportable {
   readonly signed: SignedManifest;
   readonly V: Matrix;
   readonly catalogue: Pick<Catalogue, "rowsById">;
 }
 
-/** The manifest, the item matrix, the titles and tags of its rows, and what recommending uses. */
+/**
+ * A release with everything that recommending needs: also the titles and tags of the items, and the
+ * models over factors and tags.
+ */
 export interface Release extends Reportable {
   readonly catalogue: Catalogue;
   readonly wide: WideModel;
-  /** The same model without anybody's reports. */
+  /** The model for recommending without anybody's reports: by tags alone. */
   readonly wideWithoutReports: WideModel;
 }
 
 /**
- * Do all work on a release that is the same for everybody.
+ * Do all work on a release that does not depend on a history.
  *
- * It can take seconds, so it happens when the release is loaded: at the first question about a
- * history it would show who has one.
+ * This can take seconds, so it is done when the release is loaded. If it were done for the first
+ * question about a history, the delay would show who has one.
  */
 export function prepareRelease(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Release {
   const { manifest } = signed;
@@ -38,7 +46,7 @@ export function prepareRelease(signed: SignedManifest, V: Matrix, catalogue: Cat
   return { signed, V, catalogue, wide, wideWithoutReports };
 }
 
-/** Reads the release that was accepted last, and decodes it once for as long as it is the same. */
+/** Reads the release that was accepted last, and decodes it only once while it does not change. */
 export class ReleaseReader {
   #V: { name: string; V: Matrix } | null = null;
   #catalogue: { name: string; catalogue: Catalogue } | null = null;
@@ -48,18 +56,19 @@ export class ReleaseReader {
   constructor(private readonly store: Store) {}
 
   /**
-   * Return what reports are made from; null if there is nothing. Another tab may have changed it.
+   * Return the part of the release from which reports are made; null if no release is stored. The
+   * store is read every time, because another tab may have changed it.
    */
   async readReportable(): Promise<(Reportable & { readonly catalogue: Catalogue }) | null> {
     const signed = await this.store.readManifest();
     const V = signed && (await this.#readModel(signed.manifest));
     const catalogue = signed && (await this.#readCatalogue(signed.manifest));
     if (V === null || catalogue === null || signed === null) return null;
-    sumAllSquares(V); // the same for everybody: the first batch must not be slower
+    sumAllSquares(V); // computed now, so that the first batch does not take longer
     return { signed, V, catalogue };
   }
 
-  /** Return the release with everything that recommending uses; null if there is none. */
+  /** Return the release with everything that recommending needs; null if none is stored. */
   async readRelease(): Promise<Release | null> {
     const [reportable, { shelf }] = [await this.readReportable(), await this.store.readSettings()];
     const listed = reportable && shelf && (await this.#readListed(reportable, shelf));
@@ -75,7 +84,10 @@ export class ReleaseReader {
     return this.#release;
   }
 
-  /** Return the model and the items that lists are made from. */
+  /**
+   * Return the items from which lists are made, and their rows of the model; null if they are not
+   * stored.
+   */
   async #readListed(
     { signed, V, catalogue }: Reportable & { readonly catalogue: Catalogue },
     shelf: Shelf,
@@ -119,7 +131,10 @@ export class ReleaseReader {
   }
 }
 
-/** Decode the catalogue of a manifest, which must have a row for each row of the model. */
+/**
+ * Decode the catalogue of a manifest. Throws a `ProtocolError` unless it has one item for each row
+ * of the model.
+ */
 export function decodeCatalogueFor({ items }: Manifest, content: Uint8Array): Catalogue {
   const catalogue = decodeCatalogue(content);
   if (catalogue.items.length !== items) {

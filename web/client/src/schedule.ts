@@ -1,45 +1,49 @@
-/** The schedule of looks for news. */
+/**
+ * The schedule of looks for news. A look is one visit to the proxy: all requests that belong
+ * together.
+ */
 
 import { ROUNDING_SECONDS } from "./grid.js";
 import type { Timer } from "./timer.js";
 
-/** What the page knows about itself. */
+/** What the page knows about its own state. */
 export interface Conditions {
   visible: boolean;
   online: boolean;
 }
 
-/** Whether a look went well. */
+/** The outcome of a look, as far as the schedule needs it. */
 export interface LookOutcome {
   isWell: boolean;
-  /** Seconds from now for which the proxy wants no request. */
+  /** Seconds from now during which the proxy wants no request; 0 if it named none. */
   retryAfter: number;
 }
 
-/** Seconds between two moments at which a look can happen. */
+/** Seconds between two ticks, the moments at which a look can begin. */
 export const TICK_SECONDS = 5;
-/** No proxy keeps a device away for longer. */
+/** Longest time in seconds for which a proxy can keep a device away. */
 const MAX_RETRY_SECONDS = 86_400;
-/** Ticks between two looks of a hidden page, and after many failures, at least. */
+/** Minimum number of ticks between two looks while the page is hidden, and after many failures. */
 const MIN_TICKS_HIDDEN = 60 / TICK_SECONDS;
 
 /**
- * When the proxy is asked.
+ * Decides when a client looks for news.
  *
- * Looks happen at whole ticks, counted from the first one of a visit, and never between. Whatever
- * wakes the schedule (the owner, the network, a page that becomes visible) moves the next look to
- * the next tick. Otherwise the number of ticks depends on the page's conditions and on the proxy's
- * answers. `Retry-After` counts from the arrival of the answer, and is rounded up to whole ticks.
+ * Looks begin only at whole ticks, counted from the first look of a visit. If the owner chooses
+ * something, the network returns or the page becomes visible, the next look moves to the next tick.
+ * Otherwise the number of ticks between two looks depends on the conditions of the page and on the
+ * proxy's answers. `Retry-After` counts from the arrival of the answer, and is rounded up to whole
+ * ticks.
  *
- * Every request of a look waits for a step of the `Grid`.
+ * Each request of a look additionally waits for a step of the `Grid`.
  */
 export class Schedule {
-  /** Offline until the page has described itself. */
+  /** The page counts as offline until it has described its conditions. */
   #conditions: Conditions = { visible: false, online: false };
   #first: number | null = null;
   /** Tick of the last look, counted from the first look. */
   #lastTick = -1;
-  /** Tick before which the proxy wants no look. */
+  /** First tick at which the proxy accepts another look. */
   #earliestTick = 0;
   #failures = 0;
   #handle: number | null = null;
@@ -57,7 +61,7 @@ export class Schedule {
     this.#usualTicks = Math.ceil(pace / TICK_SECONDS);
   }
 
-  /** Take in new conditions: the page became visible or hidden, or the network came or went. */
+  /** Update the conditions: the page became visible or hidden, or the network came or went. */
   update(conditions: Conditions): void {
     const { visible, online } = this.#conditions;
     const isBetter = (conditions.online && !online) || (conditions.visible && !visible);
@@ -66,7 +70,7 @@ export class Schedule {
     this.#plan();
   }
 
-  /** Look at the next tick. */
+  /** Plan a look at the next tick. */
   wake(): void {
     this.#isWanted = true;
     this.#plan();
@@ -76,7 +80,7 @@ export class Schedule {
     if (this.#handle !== null) this.timer.stop(this.#handle);
     this.#handle = null;
     if (this.#isLooking || !this.#conditions.online) return;
-    const now = this.timer.now(); // read once: a second reading could be a tick later
+    const now = this.timer.now(); // read only once, because a second reading could be one tick later
     this.#first ??= now;
     const soonest = Math.max(
       this.#lastTick + 1,
@@ -91,7 +95,10 @@ export class Schedule {
     this.#handle = this.timer.start(Math.max(0, wait), () => this.#lookAt(next));
   }
 
-  /** Return the ticks between two looks: more when hidden, and after failures. */
+  /**
+   * Return the number of ticks between two looks; it is larger for a hidden page and after
+   * failures.
+   */
   #countTicksToWait(): number {
     const seldom = Math.max(MIN_TICKS_HIDDEN, this.#usualTicks);
     const patient = this.#usualTicks * 2 ** Math.max(0, this.#failures - 1);

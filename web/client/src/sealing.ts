@@ -1,30 +1,37 @@
-/** Sealing: each report is encrypted separately to the key of one epoch (HPKE base mode, RFC 9180). */
+/**
+ * Seals reports: encrypts each report separately with the public key of the epoch (HPKE base mode,
+ * RFC 9180).
+ */
 
 import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
 import type { Bytes } from "./bytes.js";
 import { concatenate, encodeUtf8, toOwnBuffer } from "./bytes.js";
 import { ProtocolError } from "./errors.js";
 
-/** Encapsulated key (32), report (4), tag (16). */
+/** Bytes of a sealed report: the encapsulated key (32), the report (4) and the tag (16). */
 export const SEALED_REPORT_BYTES = 52;
-/** Comes before the manifest's hash in HPKE's `info`. */
+/** Prefix of HPKE's `info`; the hash of the manifest follows it. */
 export const HPKE_INFO_PREFIX = encodeUtf8("sottovoce report 2\0");
-/** The only suite of version 2. */
+/** The only HPKE suite of version 2 of the protocol. */
 export const hpkeSuite = new CipherSuite({
   kem: new DhkemX25519HkdfSha256(),
   kdf: new HkdfSha256(),
   aead: new Aes128Gcm(),
 });
 
-/** Refuse a key of small order: anyone could open what is sealed to it. */
+/**
+ * Throw a `ProtocolError` for a key of small order: anyone could open reports that are sealed with
+ * it.
+ */
 export async function checkPublicKey(publicKey: Uint8Array): Promise<void> {
   await sealReports(Uint32Array.of(0), publicKey, new Uint8Array(32));
 }
 
 /**
- * Seal each report separately, `SEALED_REPORT_BYTES` bytes each.
+ * Seal each report separately, and return the sealed reports of `SEALED_REPORT_BYTES` bytes one
+ * after the other.
  *
- * A key of small order, to which anyone could open, is refused: the key agreement fails then.
+ * Throws a `ProtocolError` if the key agreement fails, as it does for a key of small order.
  */
 export async function sealReports(
   reports: Uint32Array,

@@ -1,9 +1,10 @@
 /**
- * The shelf: the signed statement which catalogue is the newest, in any epoch.
+ * The shelf: a signed statement that names the newest catalogue, in any epoch.
  *
- * Reports are made for an epoch's catalogue, which does not change until the epoch is over. Lists
- * may change: an article that is withdrawn must disappear at once, and a new one can be recommended
- * by its tags. Nobody can go back to an older shelf.
+ * Reports are made for the catalogue of the epoch, which does not change until the epoch is over.
+ * Lists use the newest catalogue: an article that is withdrawn must disappear at once, and a new
+ * one can be recommended by its tags. A device never accepts a shelf that is older than its last
+ * one.
  */
 
 import { checkShape } from "./bounds.js";
@@ -17,7 +18,7 @@ import { computeMaxSignedBytes, openSigned, type SignedKind } from "./signing.js
 
 /** A shelf whose signature was checked. */
 export interface Shelf {
-  /** Unix second of signing, or the one after the previous shelf's: it always grows. */
+  /** Unix second of signing. It is larger than that of the previous shelf, by at least one. */
   readonly published: number;
   /** SHA-256 of the catalogue file, in hexadecimal. */
   readonly catalogue: string;
@@ -27,10 +28,9 @@ export interface Shelf {
 
 const SHELF_VERSION = 2;
 const SIGNED_KIND: SignedKind = { name: "shelf", magic: "SVS2", maxBytes: 1024 };
-/** Longest signed shelf. */
 export const MAX_SIGNED_SHELF_BYTES = computeMaxSignedBytes(SIGNED_KIND);
 
-/** Decode a shelf; `ProtocolError` for any other bytes. */
+/** Decode a shelf. Throws a `ProtocolError` if the bytes are not valid. */
 export function decodeShelf(raw: Uint8Array): Omit<Shelf, "hash"> {
   const fields = strict.parseObject(raw, SIGNED_KIND.maxBytes, "shelf");
   strict.checkKeys(fields, ["version", "published", "catalogue"], "shelf");
@@ -49,10 +49,11 @@ export async function openShelf(data: Uint8Array, trusted: Uint8Array): Promise<
 }
 
 /**
- * Refuse an older shelf, and a second one of the same moment.
+ * Check that a shelf is not older than the previous one, and is not another shelf of the same
+ * second.
  *
- * One more than a day ahead is refused too: a clock was wrong when it was signed, and for long no
- * other shelf could follow it.
+ * A shelf from more than a day ahead is also refused. A wrong clock must have signed it, and no
+ * other shelf could follow it until that time.
  */
 export function checkShelf(previous: Shelf | null, { published, hash }: Shelf): void {
   const isOutdated =
@@ -66,7 +67,7 @@ export function checkShelf(previous: Shelf | null, { published, hash }: Shelf): 
   }
 }
 
-/** Check that the next epoch could have this catalogue: devices agreed to no larger model. */
+/** Check that the next epoch could use this catalogue: the owner agreed to no larger model. */
 export function checkShelfSize({ items }: Catalogue, { mostItems, factors }: Terms): void {
   if (items.length > mostItems) {
     throw new ProtocolError(
@@ -77,8 +78,8 @@ export function checkShelfSize({ items }: Catalogue, { mostItems, factors }: Ter
 }
 
 /**
- * Return the catalogue, or beyond the terms only the items that the model has; null if none is
- * left.
+ * Return the catalogue of the shelf. If it is larger than the terms allow, return only its items
+ * that the model has; null if there are none.
  */
 export function limitShelf(
   shelf: Catalogue,
@@ -95,15 +96,19 @@ export function limitShelf(
 }
 
 /**
- * Return the hash of the catalogue that lists are made from: the one that was signed later.
+ * Return the hash of the catalogue from which lists are made: that of the manifest or of the shelf,
+ * whichever was signed later.
  *
- * A server signs a shelf with every manifest, so a shelf older than the manifest was withheld.
+ * A server signs a shelf with every manifest. So if the shelf is older than the manifest, the proxy
+ * withheld a newer one.
  */
 export function findListedCatalogue({ catalogue, opens }: Manifest, shelf: Shelf): Uint8Array {
   return opens > shelf.published ? catalogue : fromHex(shelf.catalogue);
 }
 
-/** Return V for another catalogue: rows move with their items, and new items have zeros. */
+/**
+ * Return V for another catalogue. Rows move with their items, and the rows of new items are zero.
+ */
 export function moveRows(V: Matrix, before: Catalogue, after: Catalogue): Matrix {
   const { columns } = V;
   const values = new Float32Array(after.items.length * columns);

@@ -1,15 +1,15 @@
 /**
- * What the server signs, as it is served: a manifest or a shelf, with the statements that lead to
- * the signing key. A proxy or a cache that passes it on can withhold it, but not change it.
+ * Signed files as they are served: a manifest or a shelf, with the key statements that lead to the
+ * signing key. A proxy or a cache can withhold a signed file, but not change it.
  *
- *     0     4  magic of its kind
+ *     0     4  magic of the kind of file
  *     4     1  number n of key statements, 0..32
  *     5   96n  statements: the next verification key (32), signed by the key before it (64)
  *     .    64  signature by the last key
- *     .     .  what is signed
+ *     .     .  the text that is signed
  *
- * Every signature is Ed25519, over a text that says what it means, a zero byte, and what is signed.
- * A reader follows the statements from the key that it trusts.
+ * Every signature is Ed25519, over a prefix that says what is signed, a zero byte, and the text. A
+ * reader follows the statements from the key that it trusts.
  */
 
 import { type Bytes, concatenate, encodeUtf8, isEqual, toHex, toOwnBuffer } from "./bytes.js";
@@ -19,7 +19,7 @@ import { ProtocolError, UntrustedError } from "./errors.js";
 export interface SignedKind {
   readonly name: string;
   readonly magic: string;
-  /** Most bytes of what is signed. */
+  /** Maximum size of the text that is signed. */
   readonly maxBytes: number;
 }
 
@@ -29,7 +29,7 @@ interface KeyStatement {
   signature: Bytes;
 }
 
-/** Comes before the key that signs and the next one. */
+/** Prefix of a signed key statement; the signing key and the next key follow it. */
 const KEY_STATEMENT_PREFIX = encodeUtf8("sottovoce key 2\0");
 const KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
@@ -38,12 +38,17 @@ const MAX_STATEMENTS = 32;
 const MAGIC_BYTES = 4;
 const HEADER_BYTES = MAGIC_BYTES + 1;
 
-/** Return the size of the longest file of a kind, as it is served. */
+/** Return the maximum size in bytes of a signed file of this kind. */
 export function computeMaxSignedBytes({ maxBytes }: SignedKind): number {
   return HEADER_BYTES + MAX_STATEMENTS * STATEMENT_BYTES + SIGNATURE_BYTES + maxBytes;
 }
 
-/** Check the signature first; nothing that is not signed is read. */
+/**
+ * Check the signature of a file, and return its text and the key that signed it. Only signed text
+ * is decoded.
+ *
+ * Throws a `ProtocolError` or an `UntrustedError`.
+ */
 export async function openSigned(
   kind: SignedKind,
   data: Uint8Array,
@@ -93,7 +98,10 @@ function splitSigned(
   return { statements, signature: raw.slice(start, end), text: raw.slice(end) };
 }
 
-/** Follow the statements from the trusted key; those before it are skipped. */
+/**
+ * Follow the key statements from the trusted key to the signing key. Statements before the trusted
+ * key are skipped.
+ */
 async function followStatements(
   trusted: Bytes,
   statements: readonly KeyStatement[],

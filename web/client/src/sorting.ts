@@ -1,28 +1,28 @@
-/** Sorting by counting: its steps do not depend on the order of the numbers. */
+/** Radix sort. The number of its steps does not depend on the order of the numbers. */
 
-/** Bits of one sorting pass: three passes for all 32. */
+/** Bits that one pass sorts by; three passes cover all 32 bits. */
 const DIGIT_BITS = 11;
 const DIGIT_MASK = (1 << DIGIT_BITS) - 1;
 
-/**
- * Return the places of the keys in ascending order; of equal ones the lower place first.
- *
- * They are sorted by counting: the steps do not depend on the order of the numbers.
- */
+/** Return the indexes of the keys in ascending order of the keys; equal keys keep their order. */
 export function orderAscending(keys: Uint32Array): Uint32Array {
   const order = new Uint32Array(keys.length);
   for (let place = 0; place < order.length; place++) order[place] = place;
   return reorder(keys, order);
 }
 
-/** Return the places of the numbers, the largest first; of equal ones the lower place first. */
+/**
+ * Return the indexes of the numbers in descending order of the numbers; equal numbers keep their
+ * order.
+ */
 export function orderDescending(numbers: Float64Array): Uint32Array {
   const [low, high] = [new Uint32Array(numbers.length), new Uint32Array(numbers.length)];
   const view = new DataView(new ArrayBuffer(8));
   for (let place = 0; place < numbers.length; place++) {
-    view.setFloat64(0, (numbers[place] as number) + 0); // -0 is 0
+    view.setFloat64(0, (numbers[place] as number) + 0); // turns -0 into 0
     const [upper, lower] = [view.getUint32(0), view.getUint32(4)];
-    // As a whole number, the bits of a float64 fall as it falls, but rise for negative ones.
+    // Map the 64 bits of the float to an integer that grows as the float falls. The bits of a
+    // negative float have this order already; those of a positive float must be inverted.
     const flip = upper >>> 31 === 1 ? 0 : 0xffff_ffff;
     high[place] = upper ^ (flip & 0x7fff_ffff);
     low[place] = lower ^ flip;
@@ -30,14 +30,14 @@ export function orderDescending(numbers: Float64Array): Uint32Array {
   return reorder(high, orderAscending(low));
 }
 
-/** Sort places by their keys; equal keys stay in order. */
+/** Sort indexes by their keys; equal keys keep their order. */
 function reorder(keys: Uint32Array, initialOrder: Uint32Array): Uint32Array {
   let order = initialOrder;
   for (let shift = 0; shift < 32; shift += DIGIT_BITS) order = reorderByDigit(keys, order, shift);
   return order;
 }
 
-/** Sort places by one digit of their keys; equal digits stay in order. */
+/** Sort indexes by one digit of their keys; equal digits keep their order. */
 function reorderByDigit(keys: Uint32Array, order: Uint32Array, shift: number) {
   const digitAt = (place: number) => ((keys[place] as number) >>> shift) & DIGIT_MASK;
   const next = new Uint32Array(DIGIT_MASK + 2);

@@ -1,4 +1,4 @@
-/** The script of all workers of a client: `Client.open` starts it under different names. */
+/** The script of a client's workers. `Client.open` starts it once under each name. */
 
 import type { Line } from "./messages.js";
 import { serveAs, type WorkerName } from "./workers.js";

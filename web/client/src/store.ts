@@ -1,5 +1,6 @@
 /**
- * What a client stores: choices of its owner, the history, and published files. See also `outbox`.
+ * The stored data of a client: the choices of the owner, the history, and published files. Batches
+ * and charges are in `outbox`.
  */
 
 import { MAX_HISTORY_ITEMS } from "./bounds.js";
@@ -18,19 +19,28 @@ import { StoreError, UntrustedError } from "./errors.js";
 import { openManifest } from "./manifest.js";
 import { checkShelf, type Shelf } from "./shelf.js";
 
-/** Name of the row with the signed manifest; the other files are named by their hashes. */
+/**
+ * Name of the file row that contains the signed manifest. All other files are named by their
+ * hashes.
+ */
 const MANIFEST_NAME = "manifest";
-/** Random bytes of a generation. */
+/** Size of the random id of a generation. */
 const GENERATION_BYTES = 16;
 
-/** The settings that an application opens a client with. */
+/** The settings with which an application opens a client. */
 export type InitialSettings = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
 
-/** The client's memory. Nothing of it is cached in variables: another tab may have changed it. */
+/**
+ * Reads and writes the stored data. No data is cached in variables, because another tab may change
+ * it.
+ */
 export class Store {
   constructor(private readonly database: Database) {}
 
-  /** Store the first settings, or refuse another key or proxy than the pinned ones. */
+  /**
+   * Store the settings of the first open. At later opens, throw an `UntrustedError` if the key or
+   * the proxy differs.
+   */
   initialize(initial: InitialSettings): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
       const stored = await awaitRequest(transaction.objectStore("settings").get(1));
@@ -55,7 +65,10 @@ export class Store {
     return this.database.read(["settings"], readSettingsIn);
   }
 
-  /** Change settings in one step; the change may depend on them, or refuse by an error. */
+  /**
+   * Change settings in one transaction. `change` receives the current settings, and may throw to
+   * refuse.
+   */
   updateSettings(change: (settings: Settings) => Partial<Settings>): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
       const settings = await readSettingsIn(transaction);
@@ -64,9 +77,9 @@ export class Store {
   }
 
   /**
-   * Add items to the history, and return how many of them are new.
+   * Add items to the history, and return how many of them were new.
    *
-   * All of them get one moment, later than any before.
+   * All of them get the same moment, which is larger than all earlier ones.
    */
   addItems(ids: readonly string[]): Promise<number> {
     return this.#change((history) => {
@@ -77,13 +90,14 @@ export class Store {
     });
   }
 
-  /** Remove items from the history, and return how many were there. */
+  /** Remove items from the history. Return how many of them were in it. */
   removeItems(ids: readonly string[]): Promise<number> {
     return this.#change((history) => [...new Set(ids)].filter((id) => history.delete(id)).length);
   }
 
   /**
-   * Return the history in the order of recording: ids with their moments; a later one is larger.
+   * Return the history in the order of recording: the moment of each item id. Later moments are
+   * larger.
    */
   async readHistory(): Promise<Map<string, number>> {
     return toMomentsById(await this.database.read(["history"], readHistoryRows));
@@ -99,7 +113,7 @@ export class Store {
     });
   }
 
-  /** Return the last manifest accepted, with its signature checked again; null if there is none. */
+  /** Return the last accepted manifest; null if there is none. Its signature is checked again. */
   async readManifest(): Promise<SignedManifest | null> {
     const [settings, row] = await this.database.read(["settings", "files"], (transaction) =>
       Promise.all([
@@ -117,7 +131,7 @@ export class Store {
     );
   }
 
-  /** Return a model or catalogue, or null if it is missing or damaged. */
+  /** Return the file with this hash, or null if it is missing or damaged. */
   async readFile(hash: Uint8Array): Promise<Uint8Array | null> {
     const name = toHex(hash);
     const row = await this.database.read(["files"], (transaction) =>
@@ -127,11 +141,11 @@ export class Store {
   }
 
   /**
-   * Replace the manifest, the shelf and their files in one step.
+   * Replace the manifest, the shelf and their files in one transaction.
    *
-   * `fresh` has the files that are not stored yet. `check` runs again inside the transaction,
+   * `fresh` contains the files that are not stored yet. `check` runs again inside the transaction,
    * because another tab may have stored a later release meanwhile, or the owner may have accepted
-   * other terms. The key that signed the manifest becomes the trusted one.
+   * other terms. The key that signed the manifest becomes the trusted key.
    */
   storeRelease(
     signed: SignedManifest,
@@ -156,7 +170,10 @@ export class Store {
     });
   }
 
-  /** Note terms that wait for a yes, unless another tab has stored a later manifest meanwhile. */
+  /**
+   * Store terms that the owner has not accepted yet, unless another tab has stored a later manifest
+   * meanwhile.
+   */
   noteAsked({ epoch, terms: asked }: Manifest): Promise<void> {
     return this.updateSettings(({ newest }) =>
       newest !== null && newest.epoch > epoch ? {} : { asked },
@@ -164,7 +181,8 @@ export class Store {
   }
 
   /**
-   * Store a shelf and its catalogue next to the last manifest, while worse terms wait for a yes.
+   * Store a shelf and its catalogue without a new manifest, while worse terms wait for the owner's
+   * answer.
    */
   storeShelf(
     last: SignedManifest,
@@ -181,18 +199,19 @@ export class Store {
   }
 
   /**
-   * Delete everything about the owner, and everything that it could be computed from.
+   * Delete the history, and all data that depends on it or could show which items it contained.
    *
-   * The charges stay, because what left cannot be undone, and they contain no item. The owner's
-   * choices stay, and the random draws (else forgetting would draw again), the newest epoch, and
-   * when the last batch left: no token is requested soon after it.
+   * The charges stay, because reports that were sent cannot be undone; charges name no items. The
+   * owner's choices and the newest epoch stay too. So do the random draws; otherwise forgetting
+   * would allow new draws. The time at which the last batch ended stays, since no token is
+   * requested soon after it. `now` is in Unix seconds.
    */
   forget(now: number): Promise<void> {
     const tables = ["history", "files", "batches", "shown"] as const;
     return this.database.write([...tables, "settings"], async (transaction) => {
       const settings = await readSettingsIn(transaction);
       const generation = toHex(drawSystemEntropy(GENERATION_BYTES));
-      // A stored batch may have left already: only the proxy's answer would tell.
+      // A waiting batch may have been sent already: only the proxy's answer would tell.
       const waiting = await readWaitingBatchIn(transaction);
       const lastOver = waiting === undefined ? settings.lastOver : now;
       transaction.objectStore("settings").put({ ...settings, generation, lastOver });
@@ -203,7 +222,9 @@ export class Store {
   }
 }
 
-/** Store these files, and delete all others that belong to neither manifest nor shelf. */
+/**
+ * Store the fresh files, and delete all files that belong to neither the manifest nor the shelf.
+ */
 async function storeFiles(
   transaction: Transaction,
   { manifest: { model, catalogue } }: SignedManifest,
@@ -244,7 +265,10 @@ function toMomentsById(items: readonly Touched[]): Map<string, number> {
   return new Map(items.map(({ id, moment }) => [id, moment]));
 }
 
-/** Drop the oldest items beyond `MAX_HISTORY_ITEMS`; of one moment those whose id sorts last. */
+/**
+ * Keep the `MAX_HISTORY_ITEMS` items with the latest moments; among equal moments, those whose ids
+ * sort first.
+ */
 function limitHistory(items: readonly Touched[]): readonly Touched[] {
   if (items.length <= MAX_HISTORY_ITEMS) return items;
   const order = [...items].sort((a, b) => b.moment - a.moment || (a.id < b.id ? -1 : 1));

@@ -1,36 +1,36 @@
 /**
- * One sync, step by step, and why a crash or a second tab never spends twice.
+ * Syncs a device with the proxy. The steps below explain why a crash or a second tab never spends
+ * budget twice.
  *
- * 1. A batch that an earlier sync left behind is delivered (steps 6 and 7). If the proxy does not
- *    accept it now, the published files are fetched anyway (2 and 3). The batch is dropped when
- *    they are of a later epoch: it could not be counted any more.
- * 2. The manifest is fetched. The trusted key, or a successor that this key has signed, must have
- *    signed it. It must not be older than the last one, must not differ from another manifest of
- *    its epoch, and must keep to the terms that the owner accepted.
- * 3. Model and catalogue are fetched, compared with their hashes, and stored in one transaction.
- * 4. Ledger, terms and random draws decide whether the device takes part, and when it sends; the
- *    draws are stored. Shortly before that moment the manifest is fetched again, and the proxy is
- *    asked whether it would take a batch: an epoch that is over by then costs nothing.
- * 5. The history worker is told to make the batch (`History.make`). Only that worker reads the
- *    history. It stores the batch together with its charge in one transaction (`Outbox.keep`),
- *    which checks again that nothing forbids it.
- * 6. The stored bytes are sent, at the moment that was drawn.
- * 7. The batch is marked as sent, and its bytes are deleted.
+ * 1. A batch that an earlier sync has left is delivered (steps 6 and 7). If the proxy does not
+ * accept it now, the published files are fetched anyway (steps 2 and 3). If they belong to a later
+ * epoch, the batch is dropped, because it could not be counted any more. 2. The manifest is
+ * fetched. It must be signed with the trusted key, or with a successor that this key has signed. It
+ * must not be older than the last one, must not differ from another manifest of its epoch, and must
+ * keep to the terms that the owner accepted. 3. The model and the catalogue are fetched, compared
+ * with their hashes, and stored in one transaction. 4. The ledger, the terms and random draws
+ * decide whether the device takes part, and when it sends. The draws are stored. Shortly before the
+ * moment of sending, the manifest is fetched again, and the proxy is asked whether it would accept
+ * a batch. If the epoch is over by then, nothing is spent. 5. The worker `batches` is told to make
+ * the batch (`History.make`). It reads the history, and stores the batch together with its charge
+ * in one transaction (`Outbox.keep`), which checks again that nothing forbids the batch. 6. The
+ * stored bytes are sent at the moment that was drawn. 7. The batch is marked as sent, and its bytes
+ * are deleted.
  *
  * If a batch needs a token, the draw of step 4 happens one epoch earlier, when the token is
- * requested: at a random moment, by a visit that has sent no batch and sends none afterwards. The
- * page makes the request and the token (`accounts`). Its thread may be busy with work that depends
- * on a history, so nothing waits for it: if the request is not there at its moment, the next look
- * tries again.
+ * requested. The request leaves at a random moment, in a visit that has sent no batch and sends
+ * none afterwards. The page makes the request and the token (see `accounts`). The page's thread may
+ * be busy with work that depends on the history, so nothing waits for it: if the request is not
+ * ready at its moment, the next look tries again.
  *
- * So whether a device sends, when, how much, and what it requests before is decided without the
- * history. Nothing here waits for results that are computed from it: at the moment of sending a
- * batch is there or not, and if not, the next look at it is whole leads later. Nothing that is
- * computed from the history can fail (see `bounds`).
+ * So the history does not influence whether a device sends, when, how much, and what it requests
+ * before. Nothing here waits for results that are computed from the history: at the moment of
+ * sending, a batch is stored or it is not. If it is not, the next check follows whole leads later.
+ * Computations on the history cannot fail (see `bounds`).
  *
- * After a crash before step 5 is complete, nothing was spent and nothing sent. After a later crash
- * the same bytes are stored and sent again; the proxy recognises them by their id. Nothing is
- * randomised again.
+ * After a crash before the end of step 5, nothing was spent and nothing was sent. After a later
+ * crash, the same stored bytes are sent again, and the proxy recognises them by their id. Nothing
+ * is randomised again.
  */
 
 import type { Account } from "./accounts.js";
@@ -87,17 +87,17 @@ export interface SyncResult {
 /** Runs work while no other tab runs work under the same lock. */
 export type Lock = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
-/** A batch to be made by the worker that reads the history. */
+/** The command to make a batch, for the worker `batches`. */
 export interface Job {
   /** Hash of the manifest that the batch is for. */
   hash: Uint8Array;
   /** Unix seconds of the decision. */
   now: number;
-  /** Unix seconds from which the batch may leave, fixed before the history is read. */
+  /** Unix seconds at which the batch may leave, fixed before the history is read. */
   sendAt: number;
 }
 
-/** What a sync works with. */
+/** The tools of a sync. */
 export interface SyncDependencies {
   store: Store;
   outbox: Outbox;
@@ -106,23 +106,28 @@ export interface SyncDependencies {
   grid: Grid;
   /** Returns Unix seconds. */
   clock: () => number;
-  /** Returns seconds of a clock that nobody can set back. */
+  /** Returns seconds of the monotonic clock, which nobody can set back. */
   monotonic: () => number;
   sleep: (seconds: number) => Promise<void>;
   entropy: Entropy;
-  /** Seconds over which the moment of sending is drawn. */
+  /** Length in seconds of the interval from which the moment of sending is drawn. */
   jitter: number;
-  /** Allows one tab at a time; the long pause before sending is outside of it. */
+  /**
+   * Held by a sync, so that only one tab syncs at a time. It is not held during the long wait
+   * before sending.
+   */
   lock: Lock;
-  /** Held from the last look at a batch until the proxy has answered. */
+  /** Held by a sender, from its last check of the batch until the proxy has answered. */
   sendingLock: Lock;
-  /** Tells the history worker to make a batch. It never reports when it is done. */
+  /**
+   * Tells the worker `batches` to make a batch. That worker does not report back when it is done.
+   */
   make: (job: Job) => void;
-  /** The page's side of tokens, or null if it has none. */
+  /** The account for token requests, or null if the page has none. */
   account: Account | null;
 }
 
-/** A sync that waits until it may make a batch or request a token. */
+/** A sync that waits for the moment to make a batch or to request a token. */
 export interface PendingSync {
   /** Hash of the manifest that the batch or the token would be for. */
   hash: Uint8Array;
@@ -134,43 +139,47 @@ export interface PendingSync {
   result: SyncResult | null;
 }
 
-/** The outcome of a sync that finished a batch, by the batch's final state. */
+/** The outcome of a sync, by the final state of its batch. */
 const FINAL_OUTCOMES: Record<FinalState, Outcome> = { sent: "sent", dropped: "too late" };
-/** Leads after which a batch that is still missing is left to the next look. */
+/** Number of leads after which a missing batch is left to the next look. */
 const MAX_LEADS_TO_WAIT = 3;
-/** A moment that is nearer than this counts as now. */
+/** A moment that is closer than this counts as now. */
 const ROUNDING_SECONDS = 1e-3;
 
-/** Settles an old batch, fetches what is published, and takes part. */
+/** Delivers or drops an old batch, fetches the published files, and takes part in the epoch. */
 export class Synchronizer {
-  /** Aborted when the owner says that nothing may leave. */
+  /** Aborted when the owner decides that nothing may leave. */
   #permission = new AbortController();
-  /** What this visit has sent. Never both: a proxy that saw both would know whose batch it was. */
+  /**
+   * Kind of request that this visit has sent. A visit never sends both: a proxy that saw both would
+   * know whose batch it was.
+   */
   #sentKind: "batch" | "request" | null = null;
   /**
-   * Epoch of the token that this visit requested. A page may stay open: it requests no later one.
+   * Epoch of the token that this visit has requested. A page may stay open for many epochs, but
+   * requests no token of a later one.
    */
   #requestedEpoch = 0;
 
   constructor(private readonly tools: SyncDependencies) {}
 
-  /** Abort the request of a batch or a token, or keep it from leaving. */
+  /** Abort the request of a batch or a token, or prevent it. */
   stop(): void {
     this.#permission.abort();
     this.#permission = new AbortController();
   }
 
-  /** Wait until no tab is sending a batch that it looked up before now. */
+  /** Wait until no tab is sending a batch that it has checked before this call. */
   waitForSender(): Promise<void> {
     return this.tools.sendingLock(async () => {});
   }
 
-  /** Sync until it is known when to continue, or that nothing more is to do. */
+  /** Begin a sync. Return its result, or the moment at which it must be resumed. */
   start(): Promise<SyncResult | PendingSync> {
     return this.tools.lock(async () => this.#startSync(await this.#prepare()));
   }
 
-  /** Continue a pending sync. If its epoch is over by now, nothing was spent. */
+  /** Resume a pending sync. If its epoch is over by now, nothing is sent and nothing was spent. */
   resume({ hash, abandonedEpoch, result }: PendingSync): Promise<SyncResult> {
     return this.tools.lock(async () => {
       const release = await this.tools.fetching.refresh(await this.#prepare());
@@ -188,7 +197,7 @@ export class Synchronizer {
     });
   }
 
-  /** Begin a look, and read everything that its requests need from the disk. */
+  /** Begin a look: read from the disk everything that its requests need. */
   async #prepare(): Promise<StoredState> {
     const { store, outbox, grid } = this.tools;
     grid.mark();
@@ -228,7 +237,7 @@ export class Synchronizer {
   /**
    * Return the token of the next epoch if this visit may request it, else null.
    *
-   * This depends on public data, the ledger and random draws only.
+   * The decision depends only on public data, the ledger and random draws.
    */
   async #drawToken({ signed: { manifest }, at, refusal }: FetchedRelease): Promise<Token | null> {
     const { account, outbox, entropy, jitter } = this.tools;
@@ -244,7 +253,7 @@ export class Synchronizer {
   }
 
   /**
-   * Request a token at its moment, whether the page is ready or not.
+   * Request a token at its moment. If the page has not made the request by then, none is sent.
    *
    * The proxy answers a repeated request in the same way.
    */
@@ -255,10 +264,10 @@ export class Synchronizer {
       (bytes) => {
         requestBytes = bytes;
       },
-      () => {}, // the page knows why
+      () => {}, // the page reports this error itself
     );
     const moment = this.tools.grid.roundUp(at.now + TOKEN_LEAD_SECONDS);
-    await this.#sleepUntil(moment - STEP_SECONDS); // time to check whether a tab has paused or sent meanwhile
+    await this.#sleepUntil(moment - STEP_SECONDS); // then check whether another tab has paused or sent a batch
     await this.tools.sendingLock(async () => {
       const standing = await this.tools.outbox.readState(manifest.epoch);
       const isAllowed = mayRequestToken(standing, manifest, at.clock);
@@ -275,12 +284,16 @@ export class Synchronizer {
     const startTime = monotonic();
     const answer = await proxy.requestToken(request, signal);
     if (answer !== null && monotonic() - startTime > MAX_TOKEN_WAIT_SECONDS) return;
-    // No answer means that another device of this account was first: this one sits that epoch out.
+    // Null means that another device of this account requested the token first. This device does
+    // not take part in that epoch.
     const updated = await outbox.updateToken(epoch, { answer, wanted: answer !== null });
     if (updated !== undefined) this.#finalizeToken(updated);
   }
 
-  /** Make the bytes of a token request. What turns its answer into a token is stored before. */
+  /**
+   * Return the bytes of a token request; null if none can be made. The state that turns its answer
+   * into a token is stored first.
+   */
   async #makeTokenRequest({ epoch, id, state }: Token): Promise<Uint8Array | null> {
     const { account, outbox } = this.tools;
     const request = await account?.request(epoch, id, state);
@@ -289,7 +302,10 @@ export class Synchronizer {
     return request && storedState && isEqual(storedState, request.state) ? request.bytes : null;
   }
 
-  /** Let the page make a token of the proxy's answer. An invalid answer gives no token. */
+  /**
+   * Let the page make a token from the proxy's answer, without waiting for it. An invalid answer
+   * gives no token.
+   */
   #finalizeToken({ epoch, state, answer, key, wanted, output }: Token): void {
     const { account, outbox } = this.tools;
     if (!account || !state || !answer || !key || !wanted || output) return;
@@ -301,9 +317,9 @@ export class Synchronizer {
   }
 
   /**
-   * Deliver a batch, or return why the proxy did not take it.
+   * Deliver a batch. If the proxy does not accept it, return the error instead of throwing it.
    *
-   * The caller throws that error only after it has fetched what is published.
+   * The caller throws the error only after it has fetched the published files.
    */
   async #tryDelivery(epoch: number): Promise<Outcome | Error> {
     try {
@@ -337,9 +353,9 @@ export class Synchronizer {
   }
 
   /**
-   * Decide what becomes of this epoch's batch; there is at most one, ever.
+   * Decide about the batch of this epoch; an epoch never has more than one.
    *
-   * `makeIt` runs if the epoch may have a batch and has none.
+   * `makeIt` is called if the epoch may have a batch and has none.
    */
   async #decide<Made>(
     { signed: { manifest }, at }: FetchedRelease,
@@ -367,10 +383,10 @@ export class Synchronizer {
   }
 
   /**
-   * Check whether a moment lies ahead.
+   * Check whether to wait for a moment.
    *
-   * A moment further away than the jitter was drawn before a clock was set back, and does not
-   * count.
+   * If it is further away than the jitter, it was drawn before the system clock was set back, and
+   * there is no wait.
    */
   #shouldWait(moment: number, { at }: FetchedRelease): boolean {
     const seconds = moment - at.clock;
@@ -387,18 +403,19 @@ export class Synchronizer {
         jitter,
         entropy,
       );
-      // With accounts the draw was made for the token.
+      // With accounts, the draw for the token has already decided that the device takes part.
       return { ...plan, takesPart: plan.takesPart || manifest.terms.accounts };
     });
   }
 
   /**
-   * Have the batch made, and send it at its moment.
+   * Let the worker make the batch, and send it at its moment.
    *
-   * That moment is the first step at least one lead after the proxy's last answer, by a clock that
-   * nobody sets. It is fixed before the history is read, and before any disk access that another
-   * thread may delay. A batch that is not there by then is looked for whole leads later, so a slow
-   * computation shows in steps of seconds, and never in how long it took.
+   * That moment is the first step of the grid that is at least one lead after the proxy's last
+   * answer, by the monotonic clock. It is fixed before the history is read, and before any disk
+   * access that another thread may delay. If the batch is not stored by then, it is checked for
+   * again after whole leads. So the proxy can see a slow computation only in steps of one lead, and
+   * never its exact duration.
    */
   async #makeAndSend({
     signed: { manifest, hash },
@@ -407,7 +424,7 @@ export class Synchronizer {
   }: FetchedRelease): Promise<Outcome> {
     const { clock, grid, make } = this.tools;
     if (refusal instanceof ClosedError || refusal instanceof UnavailableError) {
-      return "not open"; // no error: looks continue at their pace, however long the proxy is full
+      return "not open"; // not an error: looks continue at the usual pace
     }
     if (refusal !== null) {
       throw refusal;
@@ -416,7 +433,7 @@ export class Synchronizer {
     make({ hash, now: at.clock, sendAt: at.clock + leadTime });
     for (let leads = 1; leads <= MAX_LEADS_TO_WAIT; leads += 1) {
       const moment = grid.roundUp(at.now + leads * leadTime);
-      await this.#sleepUntil(moment - STEP_SECONDS); // time to read the stored batch
+      await this.#sleepUntil(moment - STEP_SECONDS); // leaves time to read the batch
       const decision = await this.#judge(manifest, leads === 1 ? at.clock : clock());
       if (decision !== "make it") {
         return decision === "deliver it" ? this.#send(manifest.epoch, moment) : decision;
@@ -434,7 +451,7 @@ export class Synchronizer {
     }
   }
 
-  /** Send a batch of an earlier sync, not before its moment. */
+  /** Send a batch of an earlier sync, but not before its moment. */
   async #deliver(epoch: number, startTime: number): Promise<Outcome> {
     const batch = await this.#loadSendable(epoch);
     if (typeof batch === "string") {
@@ -447,7 +464,7 @@ export class Synchronizer {
     return this.#send(epoch, moment);
   }
 
-  /** Return the batch if it may leave now, else the outcome that says why not. */
+  /** Return the batch if it may leave now, else the outcome that explains why not. */
   async #loadSendable(epoch: number): Promise<SendableBatch | Outcome> {
     const { outbox, clock } = this.tools;
     const { batch, settings } = await outbox.readState(epoch);
@@ -458,7 +475,7 @@ export class Synchronizer {
     if (state !== "charged" || bytes === null) {
       return state === "sent" ? "already sent" : "too late";
     }
-    // It would leave at the next step, when its epoch is over.
+    // The batch would leave at the next step of the grid, when its epoch is over.
     if (clock() + STEP_SECONDS >= batch.ends) {
       return FINAL_OUTCOMES[await outbox.finish(epoch, "dropped", clock())];
     }
@@ -473,9 +490,9 @@ export class Synchronizer {
   }
 
   /**
-   * Send a charged batch at a moment, or whole steps later if reading it took that long.
+   * Send a charged batch at a moment, or whole steps later if reading it takes too long.
    *
-   * It stays if the owner has paused or forgotten it, or another tab has sent it.
+   * It is not sent if the owner has paused or forgotten it, or another tab has sent it.
    */
   #send(epoch: number, moment: number): Promise<Outcome> {
     return this.tools.sendingLock(() => this.#sendNow(epoch, moment));
@@ -495,7 +512,7 @@ export class Synchronizer {
     } catch (error) {
       if (signal.aborted) {
         const current = await this.#loadSendable(epoch);
-        return typeof current === "string" ? current : "paused"; // if the pause is over, the next look sends it
+        return typeof current === "string" ? current : "paused"; // after the pause, the next look sends it
       }
       if (error instanceof ClosedError) {
         return FINAL_OUTCOMES[await outbox.finish(epoch, "dropped", clock())];
@@ -505,7 +522,7 @@ export class Synchronizer {
     return FINAL_OUTCOMES[await outbox.finish(epoch, "sent", clock())];
   }
 
-  /** Store `Retry-After` with the batch, so that a reload or another tab obeys it too. */
+  /** Store `Retry-After` with the batch, so that it also holds after a reload and in other tabs. */
   async #postpone(batch: BatchRow, error: unknown): Promise<unknown> {
     if (!(error instanceof UnavailableError) || error.retryAfter === undefined) {
       return error;
@@ -529,14 +546,16 @@ export class Synchronizer {
   }
 }
 
-/** Throw `PostponedError` before the time at which the proxy wants the batch. */
+/** Throw a `PostponedError` if the proxy does not want the batch yet. */
 function checkPatience(batch: BatchRow, now: number): void {
   if (now < batch.notBefore) {
     throw createPostponedError(batch, batch.notBefore - now);
   }
 }
 
-/** Return an error that concerns this batch only: published files may be fetched at any time. */
+/**
+ * Return an error that concerns only this batch. Published files may still be fetched at any time.
+ */
 function createPostponedError(batch: BatchRow, seconds: number): PostponedError {
   return new PostponedError(
     `the proxy asked to be sent the batch of epoch ${batch.epoch} again in ${Math.ceil(seconds)} ` +

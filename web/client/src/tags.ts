@@ -1,20 +1,25 @@
 /**
- * Tags: what is publicly known of the items, as columns that many of them share.
+ * Tags: public properties of items, as columns that many items share.
  *
- * A device uses them only when it recommends: they cost no report. A column is a label that enough
- * items have (a genre, a brand), or a band of a number (years, prices): the items between two of
- * its values. Which labels and bands exist follows from the catalogue, by the rules of
- * docs/protocol.md.
+ * A device uses tags only to recommend; no report depends on them. A column is a label that enough
+ * items have (a genre, a brand) or a band of a number (years, prices), which is the set of items
+ * between two values. The rules of docs/protocol.md derive the labels and bands from the catalogue.
  */
 
-/** Tags of one item by kind: its labels, or its number. */
+/** Tags of one item. Each kind has either a list of labels or a number. */
 export type ItemTags = Readonly<Record<string, readonly string[] | number>>;
 
-/** Items that a tag must have; a fiftieth of the catalogue if that is less. */
+/**
+ * Minimum number of items that a tag must have; less in a catalogue with fewer than 50 times as
+ * many items.
+ */
 const MIN_TAG_ITEMS = 20;
-/** The most frequent tags are used: a device solves one more equation for each. */
+/**
+ * Maximum number of tags; the most frequent ones are used. A device solves one more equation for
+ * each tag.
+ */
 const MAX_TAGS = 128;
-/** Bands of a number, with about as many items each. */
+/** Number of bands of a number; all bands have about the same number of items. */
 const BANDS_PER_NUMBER = 10;
 
 /** The name of a tag. */
@@ -25,10 +30,13 @@ export interface Tag {
   readonly name: string;
 }
 
-/** All columns that are used, and which items have them. */
+/** All tag columns in use, and the items that have them. */
 export interface TagColumns {
   readonly names: readonly Tag[];
-  /** Where each item's columns begin in `columns`; one more than there are items. */
+  /**
+   * Index in `columns` at which the columns of each item begin, and the length of `columns` at the
+   * end.
+   */
   readonly starts: Uint32Array;
   /** Columns of each item, ascending, item after item. */
   readonly columns: Uint16Array;
@@ -79,7 +87,7 @@ function sortByItem(columnsInUse: readonly Column[], length: number): TagColumns
   return { names: columnsInUse.map(({ tag }) => tag), starts, columns };
 }
 
-/** Return the items of each label. */
+/** Return a column for each label. */
 function collectLabels(items: readonly ItemTags[]): Iterable<Column> {
   const columnsByLabel = new Map<string, Column>();
   items.forEach((traits, item) => {
@@ -96,7 +104,7 @@ function collectLabels(items: readonly ItemTags[]): Iterable<Column> {
   return columnsByLabel.values();
 }
 
-/** Return the bands of each kind of number, from the lowest up. */
+/** Return a column for each band of each kind of number, from the lowest band up. */
 function collectBands(items: readonly ItemTags[]): Column[] {
   const numbers = new Map<string, Map<number, number>>();
   items.forEach((traits, item) => {
@@ -128,11 +136,11 @@ function splitIntoBands(kind: string, numbersByItem: ReadonlyMap<number, number>
 }
 
 /**
- * Name bands by round edges: "under 1990", "1990 to 1994", "1995 or more"; a single value by
- * itself.
+ * Name bands by round edges: "under 1990", "1990 to 1994", "1995 or more". A band of a single value
+ * is named by that value.
  *
- * If all values are whole, the name of a band ends with its last number. Otherwise it ends where
- * the next band begins: "10 to 12.5", "12.5 to 15".
+ * If all values are whole numbers, the name of a band ends with its last number. Otherwise it ends
+ * with the number at which the next band begins: "10 to 12.5", "12.5 to 15".
  */
 function nameBands(bands: readonly Float64Array[]): string[] {
   const ends = bands.map((values) => [values[0], values.at(-1)] as [number, number]);
@@ -149,7 +157,10 @@ function nameBands(bands: readonly Float64Array[]): string[] {
   });
 }
 
-/** Return the roundest number above `before` and at most `first`: fewest digits, then nearest. */
+/**
+ * Return the roundest number above `before` and at most `first`: one with the fewest digits, and of
+ * these the nearest to `first`.
+ */
 function roundEdge(before: number, first: number): number {
   const [mantissa = "", exponent = "0"] = first.toExponential().split("e");
   const digits = mantissa.replace(".", "");

@@ -1,8 +1,9 @@
 /**
  * The terms: everything that a device's owner agrees to, as one block of every manifest.
  *
- * A device pins the terms that its owner accepted. A server may later ask for less, never for more:
- * each field has one rule, and one worse field refuses the manifest, even if others got better.
+ * A device stores the terms that its owner accepted. A server may later ask for less, never for
+ * more. Each field has one rule. If one field is worse, the device refuses the manifest, even if
+ * other fields are better.
  */
 
 import { MAX_FACTORS, MAX_ITEMS } from "./bounds.js";
@@ -17,17 +18,19 @@ import { findMechanism, MECHANISMS } from "./mechanism/registry.js";
 const MIN_EPSILON = 1e-6;
 const MAX_REPORTS = 10_000;
 const MAX_DUMMIES = 10_000_000;
-/** No crowd is larger: one that never comes together would waste every epoch. */
+/**
+ * Largest crowd that terms may require. A crowd that never comes together would waste every epoch.
+ */
 const MAX_CLIENTS = 10_000_000;
-/** The required crowd may grow by this factor without a new question. */
+/** Factor by which the required crowd may grow before the owner is asked again. */
 const MAX_CROWD_GROWTH = 10;
 /**
- * With dummies a manifest makes at least this part of the stated directions loud.
+ * With dummies, a manifest must make at least this part of the stated loud directions loud.
  *
- * It cannot always have all: with another number of items their number is rounded down.
+ * It cannot always reach all of them: their number is rounded down, and depends on the number of
+ * items.
  */
 export const MIN_LOUD_RATIO = 0.9;
-/** Bytes of a training's id. */
 const TRAINING_ID_BYTES = 16;
 
 /** The name of each field in the manifest. */
@@ -50,7 +53,7 @@ const FIELD_NAMES: Readonly<Record<keyof Terms, string>> = {
 };
 const TERMS_FIELDS = Object.keys(FIELD_NAMES) as (keyof Terms)[];
 
-/** Parse the block of a manifest; `ProtocolError` if it is not valid. */
+/** Parse the terms block of a manifest. Throws a `ProtocolError` if it is not valid. */
 export function parseTermsBlock(fields: unknown): Terms {
   if (!strict.isObject(fields)) throw new ProtocolError("manifest: terms must be an object");
   strict.checkKeys(fields, Object.values(FIELD_NAMES), "manifest: terms");
@@ -78,7 +81,9 @@ export function parseTermsBlock(fields: unknown): Terms {
   };
 }
 
-/** Parse the parameters that the mechanism has; their ranges depend on the manifest. */
+/**
+ * Parse the parameters of a mechanism. Their ranges depend on the manifest, and are checked later.
+ */
 function parseParameters(fields: unknown, mechanism: string): Readonly<Record<string, number>> {
   if (!strict.isObject(fields)) throw new ProtocolError("terms: parameters must be an object");
   const names = Object.keys(findMechanism(mechanism).parameters);
@@ -91,12 +96,14 @@ function parseParameters(fields: unknown, mechanism: string): Readonly<Record<st
   );
 }
 
-/** Return the fields as they stand in the manifest. */
+/** Return the terms with the field names of the manifest. */
 export function toFields(terms: Terms): strict.Fields {
   return Object.fromEntries(TERMS_FIELDS.map((field) => [FIELD_NAMES[field], terms[field]]));
 }
 
-/** When one field of the new terms is worse than the accepted one, and the sentence for it. */
+/**
+ * Decides whether one field of new terms is worse than the accepted one, and says so in a sentence.
+ */
 interface Rule {
   isWorse(accepted: Terms, asked: Terms): boolean;
   /** `{0}` is the accepted value, `{1}` the new one. */
@@ -112,13 +119,16 @@ const isLarger = (field: Compared): Rule["isWorse"] => {
   return (accepted, asked) => asked[field] > accepted[field];
 };
 
-/** Check the crowd: a smaller one hides less, and a far larger one may never come together. */
+/**
+ * Check whether a crowd is worse. A smaller one hides less, and a far larger one may never come
+ * together.
+ */
 function isWorseCrowd(accepted: Terms, asked: Terms): boolean {
   const [oldCrowd, newCrowd] = [accepted.leastClients, asked.leastClients];
   return newCrowd < oldCrowd || newCrowd > MAX_CROWD_GROWTH * oldCrowd;
 }
 
-/** Check the parameters of the same mechanism, except its free ones. */
+/** Check whether the mechanism is the same but has other parameters. Free parameters may change. */
 function hasOtherParameters(accepted: Terms, asked: Terms): boolean {
   const rules = MECHANISMS.find(({ name }) => name === accepted.mechanism)?.parameters ?? {};
   const names = new Set([...Object.keys(accepted.parameters), ...Object.keys(asked.parameters)]);
@@ -131,7 +141,7 @@ function hasOtherParameters(accepted: Terms, asked: Terms): boolean {
   );
 }
 
-/** One rule for each field: the compiler refuses a field without one. */
+/** The rule of each field; the compiler refuses a missing one. */
 export const TERMS_RULES: Readonly<Record<keyof Terms, Rule>> = {
   training: {
     isWorse: isDifferent("training"),
@@ -146,13 +156,14 @@ export const TERMS_RULES: Readonly<Record<keyof Terms, Rule>> = {
     sentence: "the mechanism's parameters would be {1}, not {0}",
   },
   epsilon: {
-    // Less of it, or fewer reports, are no better: the owner's limit would then allow more reports than it
-    // said, which may tell more among dummies.
+    // A smaller epsilon, or fewer reports, would not be better: the owner's limit would then allow
+    // more reports than the consent stated. Among dummies, more reports may reveal more.
     isWorse: isDifferent("epsilon"),
     sentence: "the budget of one report would change from epsilon {0} to {1}",
   },
   loudFraction: {
-    // Fewer are no better: among dummies a report that names one of fewer stands out more.
+    // A smaller share would not be better: among dummies, a report that names one of fewer loud
+    // directions stands out more.
     isWorse: isDifferent("loudFraction"),
     sentence: "the share of loud directions would be {1}, not {0}",
   },
@@ -200,7 +211,7 @@ export const TERMS_RULES: Readonly<Record<keyof Terms, Rule>> = {
   },
 };
 
-/** Return everything that would be worse for the owner, in plain words. */
+/** Return one plain sentence for each field that would be worse for the owner. */
 export function listWorse(accepted: Terms, asked: Terms): string[] {
   return TERMS_FIELDS.filter((field) => TERMS_RULES[field].isWorse(accepted, asked)).map((field) =>
     TERMS_RULES[field].sentence
@@ -209,7 +220,7 @@ export function listWorse(accepted: Terms, asked: Terms): string[] {
   );
 }
 
-/** Format a value; parameters by name, in any order. */
+/** Format a value for a sentence; parameters are sorted by name. */
 function formatField(value: Terms[keyof Terms]): string {
   if (typeof value !== "object") return String(value);
   const entries = Object.entries(value).map(([name, number]) => `${name} ${number}`);

@@ -1,18 +1,18 @@
-/** Clocks and delayed work. */
+/** The clocks and timers of a browser. */
 
-/** Both clocks, and delayed work. */
+/** The system clock, the monotonic clock, and timers. */
 export interface Timer {
   /** Return Unix seconds. */
   clock(): number;
-  /** Return seconds of a clock that nobody can set back. */
+  /** Return seconds of the monotonic clock, which nobody can set back. */
   now(): number;
   sleep(seconds: number): Promise<void>;
-  /** Run work after a number of seconds, and return a handle for `stop`. */
+  /** Run work after this number of seconds, and return a handle for `stop`. */
   start(seconds: number, work: () => Promise<void>): number;
   stop(handle: number): void;
 }
 
-/** A longer time-out would end at once. */
+/** Longest delay of `setTimeout`, which fires at once for a longer one. */
 const MAX_TIMEOUT_MILLISECONDS = 2 ** 31 - 1;
 
 /** The clocks of this browser. */
@@ -30,7 +30,8 @@ export const systemTimer: Timer = {
       );
     }
   },
-  // Work that starts later than the longest time-out sleeps for the rest.
+  // Work that is planned further ahead than the longest delay starts after that delay, and must
+  // wait for the rest itself.
   start: (seconds, work) =>
     Number(
       setTimeout(() => void work(), Math.min(Math.ceil(seconds * 1000), MAX_TIMEOUT_MILLISECONDS)),

@@ -1,65 +1,74 @@
 /**
- * When a device asks the proxy, takes part, and sends: computed from public numbers, a clock and
- * random draws, before any history is read.
+ * Decides when a device takes part in an epoch, sends its batch and requests a token.
  *
- * Computing takes longer for a longer history. So the moment of sending leaves time for it, and a
- * batch that is ready earlier waits.
+ * These decisions depend on public numbers, the ledger, a clock and random draws. They are made
+ * before the history is read.
+ *
+ * Making a batch takes longer for a longer history. So the moment of sending is late enough for
+ * every history, and a batch that is ready earlier waits for it.
  */
 
 import type { Entropy } from "./coin.js";
 import { endOfEpoch, isOpen, type Manifest } from "./epoch.js";
 
 /**
- * Seconds over which the moment of sending is drawn.
+ * Length in seconds of the interval from which the moment of sending is drawn.
  *
- * An installed client takes an hour, which hides when its device woke. A visit is short, and a page
- * shows its visit to the proxy anyway, by asking for news.
+ * An installed client uses an hour, which hides when its device was started. A page uses less,
+ * because a visit is short and its requests show the proxy the time of the visit anyway.
  */
 export const JITTER_SECONDS = 5;
 /**
- * More than the lead of any model. A batch that would wait longer was made before a clock was set
- * back.
+ * Upper limit, in seconds, on the wait for the moment of sending. No model has a longer lead (see
+ * `computeLead`). A longer wait means that the system clock was set back after the batch was made.
  */
 export const MAX_LEAD_SECONDS = 1_200;
-/** Time before a token request in which the page finds out whether somebody is logged in. */
+/** Seconds before a token request, in which the page finds out whether somebody is logged in. */
 export const TOKEN_LEAD_SECONDS = 5;
 /**
- * An answer to a token request that takes longer is not used.
+ * Longest time in seconds for an answer to a token request. A later answer is not used.
  *
- * A proxy that could delay one answer until all others are spent would know whose batch comes last.
+ * Otherwise the proxy could delay one answer until all other tokens are spent. Then it would know
+ * from whom the last batch comes.
  */
 export const MAX_TOKEN_WAIT_SECONDS = 60;
-/** Random bytes that name a batch. */
+/** Size of the random id of a batch. */
 export const BATCH_ID_BYTES = 16;
 
-/** Whether and when a device sends in an epoch, as it was drawn. */
+/** The random decision whether a device takes part in an epoch, and when it sends. */
 export interface Plan {
   readonly epoch: number;
   readonly takesPart: boolean;
-  /** Unix seconds. */
+  /** Unix seconds at which the batch is sent. */
   readonly sendAt: number;
 }
 
-/** The random draws about the token of an epoch, and what is known of it. */
+/** A token for one batch: the random draws for it, and the state of its request. */
 export interface Token {
-  /** Epoch in which it is spent. */
+  /** Epoch in which the token can be used. */
   readonly epoch: number;
-  /** Key that it is made with; the manifest of the epoch before names it. */
+  /** Public key of the proxy for this token, from the manifest of the epoch before. */
   readonly key: Uint8Array | null;
-  /** Random id of the batch that it is for. */
+  /** Random id of the batch for which the token is made. */
   readonly id: Uint8Array;
-  /** Whether the device wants a token; false once it is known that it cannot have one. */
+  /**
+   * Whether the device wants a token. False also after the request was refused or the answer was
+   * not valid.
+   */
   readonly wanted: boolean;
-  /** Unix seconds. */
+  /** Unix seconds at which the token is requested. */
   readonly askAt: number;
-  /** What turns the answer into a token; stored before the request, so that it can be repeated. */
+  /**
+   * State that turns the answer into a token. It is stored before the request, so that the request
+   * can be repeated.
+   */
   readonly state: Uint8Array | null;
   readonly answer: Uint8Array | null;
-  /** What a batch contains of it. */
+  /** Output of the token, which the batch contains. */
   readonly output: Uint8Array | null;
 }
 
-/** Draw whether to take part and when to send. Both draws are always made. */
+/** Draw whether to take part in an epoch, and when to send. Both draws are always made. */
 export function drawPlan(
   manifest: Manifest,
   turnsLeft: number,
@@ -80,14 +89,16 @@ export function drawPlan(
 }
 
 /**
- * Return the chance of taking part in this epoch; from 1 on the device takes part for certain.
+ * Return the probability of taking part in this epoch. With 1 or more the device takes part for
+ * certain.
  *
- * In a training with an end it is the turns left over the epochs left. So every device has all of
- * its turns, and all epochs are equally likely; by a share of 1/20 one device in three would never
- * get its only turn in 20 epochs. Without an end it is the share of the terms.
+ * In a training with an end, it is the number of turns left divided by the number of epochs left.
+ * So every device uses all of its turns, and all epochs are equally likely. With a constant share
+ * of 1/20, one device in three would not use its only turn within 20 epochs. In a training without
+ * an end, the probability is the share in the terms.
  *
- * It depends on public numbers and earlier draws, never on the history. A server with a false
- * `epochsLeft` makes devices spend their turns sooner, and never more of them.
+ * The probability depends on public numbers and earlier draws, never on the history. A server that
+ * states a false `epochsLeft` makes devices use their turns sooner, but not more turns.
  */
 export function computeParticipationChance(
   { terms, epochsLeft }: Manifest,
@@ -97,10 +108,10 @@ export function computeParticipationChance(
 }
 
 /**
- * Return the chance of asking for a token for the next epoch.
+ * Return the probability of requesting a token for the next epoch.
  *
- * It is `participationChance`, one epoch ahead: with accounts, a device that has a token takes
- * part.
+ * It is the probability of taking part in that epoch (see `computeParticipationChance`). With
+ * accounts, every device that has a token takes part.
  */
 export function computeTokenChance(manifest: Manifest, turnsLeft: number): number {
   const { epochsLeft, publicKey } = manifest;
@@ -108,7 +119,7 @@ export function computeTokenChance(manifest: Manifest, turnsLeft: number): numbe
   return computeParticipationChance({ ...manifest, epochsLeft: epochsThen }, turnsLeft);
 }
 
-/** Draw whether to request a token, and when. Both draws are always made. */
+/** Draw whether to request a token for the next epoch, and when. Both draws are always made. */
 export function drawToken(
   manifest: Manifest,
   turnsLeft: number,
@@ -122,26 +133,30 @@ export function drawToken(
   return { epoch, key, id, wanted, askAt, state: null, answer: null, output: null };
 }
 
-/** Return the least seconds from the end of a batch to a token request. */
+/**
+ * Return the minimum time in seconds between the end of a batch (sent, dropped or forgotten) and a
+ * token request.
+ */
 export function computeTokenDelay({ opens, closes }: Manifest): number {
   return Math.min(3_600, (closes - opens) / 4);
 }
 
 /**
- * Return the seconds that making a batch takes at most, on a slow device, from public numbers only.
+ * Return the lead: the time in seconds that making a batch takes at most, on a slow device. It
+ * depends on public numbers only.
  *
- * Reading a history of `MAX_HISTORY_ITEMS` items takes five seconds. Each item of the catalogue
- * costs F^2 for the normal equations, and 256 more for everything else, such as ranking its row:
- * the owner may have touched every item.
+ * Reading a history of `MAX_HISTORY_ITEMS` items takes at most five seconds. The owner may have
+ * touched every item of the catalogue. Each item costs F^2 operations for the normal equations, and
+ * 256 more for everything else, such as the ranking of its row.
  */
 export function computeLead({ items, terms }: Pick<Manifest, "items" | "terms">): number {
   return 5 + (items * (terms.factors ** 2 + 256)) / 2 ** 23 + terms.reports / 200;
 }
 
 /**
- * Check whether a batch that is begun now can be sent in time; only then it may be charged.
+ * Check whether a batch that is started now can be sent in time. Otherwise it must not be charged.
  *
- * This takes two leads: one to make it, and the last one of an epoch is for devices that are late.
+ * Two leads must be left: one to make the batch, and one as a reserve for devices that are late.
  */
 export function canStillSend(manifest: Manifest, now: number): boolean {
   return isOpen(manifest, now) && isOpen(manifest, now + 2 * computeLead(manifest));

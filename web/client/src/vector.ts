@@ -1,4 +1,4 @@
-/** The user vector in closed form, which never leaves the device; sorting in constant steps. */
+/** The user vector in closed form. It never leaves the device. */
 
 import { toUsable } from "./bounds.js";
 import { SettingsError } from "./errors.js";
@@ -6,7 +6,10 @@ import type { Matrix } from "./model.js";
 
 const { fround } = Math;
 
-/** Return the touched rows: ascending, each once, all of them in the matrix. */
+/**
+ * Return the touched rows in ascending order without repetitions. Throws a `SettingsError` if a row
+ * is not in the matrix.
+ */
 export function sortRows(own: readonly number[], rows: number): number[] {
   if (!own.every((item) => Number.isInteger(item) && item >= 0 && item < rows)) {
     throw new SettingsError(`item numbers must be from 0 to ${rows - 1}`);
@@ -15,10 +18,11 @@ export function sortRows(own: readonly number[], rows: number): number[] {
 }
 
 /**
- * Solve `x = (V^T V + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over the own items.
+ * Solve `x = (V^T V + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, with sums over the items
+ * of the history.
  *
- * It is zero if that has no usable solution (see `bounds`): every history has a
- * result.
+ * If the equations have no usable solution, the result is zero. So every history has a result (see
+ * `bounds`).
  */
 export function solveUserVector(
   V: Matrix,
@@ -34,7 +38,8 @@ export function solveUserVector(
 }
 
 /**
- * Return `x.v` in float32, factor after factor, with the row of `values` that begins at `start`.
+ * Return the scalar product of x and the row of `values` that begins at `start`. It is summed in
+ * float32, factor after factor.
  */
 export function multiplyVectors(x: Float32Array, values: Float32Array, start: number): number {
   let total = fround((x[0] as number) * (values[start] as number));
@@ -56,7 +61,7 @@ function sumRows(V: Matrix, items: readonly number[]): Float64Array {
   return sum;
 }
 
-/** Return the lower triangle of the sum of `v v^T` over some rows, F x F. */
+/** Return the lower triangle of the sum of `v v^T` over these rows, F x F. */
 function sumSquares(V: Matrix, items: Iterable<number>): Float64Array {
   const { values, columns } = V;
   const sum = new Float64Array(columns * columns);
@@ -78,10 +83,10 @@ function* listRows(rows: number): Generator<number> {
 }
 
 /**
- * Return the lower triangle of `V^T V`: the same for everybody and every question, so it is cached.
+ * Return the lower triangle of `V^T V`. It is the same for all histories, so it is cached.
  *
- * It can take seconds, so it must be computed when a matrix is loaded: at the first question about
- * a history it would show who has one.
+ * Computing it can take seconds, so it must be done when a matrix is loaded. If it were done for
+ * the first question about a history, the delay would show who has one.
  */
 export function sumAllSquares(V: Matrix): Float64Array {
   const sum = cachedSquares.get(V) ?? sumSquares(V, listRows(V.rows));
@@ -91,7 +96,7 @@ export function sumAllSquares(V: Matrix): Float64Array {
 
 const cachedSquares = new WeakMap<Matrix, Float64Array>();
 
-/** Return the Cholesky factor of the normal equations, lower triangle. */
+/** Return the Cholesky factor of the normal equations, a lower triangle. */
 function factorizeNormal(V: Matrix, items: number[], alpha: number, lambda: number): Float64Array {
   const ownSquares = sumSquares(V, items);
   const system = sumAllSquares(V).map((g, at) => g + alpha * (ownSquares[at] as number));
@@ -103,7 +108,8 @@ function factorizeNormal(V: Matrix, items: number[], alpha: number, lambda: numb
 }
 
 /**
- * Replace a lower triangle by its Cholesky factor, column by column; both are stored row by row.
+ * Replace a symmetric matrix, of which the lower triangle is given, by its Cholesky factor. Both
+ * are stored row by row.
  */
 export function factorize(lower: Float64Array, size: number): Float64Array {
   const at = (i: number, j: number) => lower[i * size + j] as number;
@@ -117,7 +123,7 @@ export function factorize(lower: Float64Array, size: number): Float64Array {
   return lower;
 }
 
-/** Return the solution from the factor: forward, then back substitution. */
+/** Solve a system from its Cholesky factor, by forward and back substitution. */
 export function solveFactorized(lower: Float64Array, right: Float64Array): Float64Array {
   const size = right.length;
   const x = right.slice();

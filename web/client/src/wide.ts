@@ -1,12 +1,14 @@
 /**
- * The model as a device uses it to recommend: the item matrix next to the tags, and weights.
+ * The model that a device uses to recommend: the item matrix V and the tag matrix D, side by side.
  *
- * `W = [V | D]`. A column of D is a tag: 0 for items without it, else the item's popularity as the
- * model estimates it, so that the best known horror film stands for "horror" more than any other. A
- * user vector over W is solved as over V; it is never reported, and training does not use it.
+ * `W = [V | D]`. Each column of D is a tag. Its entry is 0 for items without the tag, and otherwise
+ * proportional to the popularity of the item as the model estimates it. So the best-known horror
+ * film stands for "horror" more than any other film. A user vector over W is solved in the same way
+ * as one over V. It is never reported, and training does not use it.
  *
- * The columns of D are as long as V's on average, and have a ridge of their own, so a tag counts
- * only as far as own items confirm it. An item has few tags: D is never stored as a matrix.
+ * On average, the columns of D have the same length as those of V. They have a ridge of their own,
+ * so that a tag counts only as far as items of the history confirm it. An item has few tags, so D
+ * is never stored as a matrix.
  */
 
 import type { Manifest } from "./epoch.js";
@@ -14,51 +16,58 @@ import type { Matrix } from "./model.js";
 import { getItemColumns, type TagColumns } from "./tags.js";
 import { factorize, solveFactorized, sumAllSquares } from "./vector.js";
 
-/** Ridge of a tag in squared lengths of a column, times `1 + alpha`: as strong as the own items. */
+/**
+ * Factor of the ridge of tags, which is this factor times `1 + alpha` times the mean squared length
+ * of V's columns.
+ */
 const TAG_RIDGE_SCALE = 0.2;
 /**
- * With this many own items the ridge is doubled, with half as many it is three times as large.
+ * Scale of the ridge by the length of the history: the ridge is multiplied by 1 + TAG_RIDGE_ITEMS /
+ * length.
  *
- * A few items do not show which tags their owner likes.
+ * A short history does not show which tags its owner likes.
  */
 const TAG_RIDGE_ITEMS = 60;
 
-/** The part of the model that is the same for everybody. */
+/** The part of the model for recommending that is the same for everybody. */
 export interface WideModel {
-  /** M x F, with a row for items that nobody has reported yet. */
+  /** The item matrix, M x F. Rows of new items, which nobody has reported yet, are filled in. */
   readonly V: Matrix;
-  /** By row: 1 for items that are not new. */
+  /** 1 for each item that has been reported, 0 for each new item. */
   readonly learnt: Uint8Array;
   readonly tags: TagColumns;
   /** Popularity of each item, as the model estimates it. */
   readonly popularity: Float64Array;
-  /** By column of D: the factor of the popularity of an item with the tag. */
+  /** Factor of each column of D: an entry is this factor times the popularity of the item. */
   readonly scales: Float64Array;
   /** The lower triangle of `W^T W`. */
   readonly gram: Float64Array;
   readonly alpha: number;
   /** Ridge of the factors. */
   readonly regularization: number;
-  /** Ridge of the tags for a person with a long history. */
+  /** Ridge of the tags, before the factor for the length of the history. */
   readonly tagRidge: number;
 }
 
-/** The user vector of one history over W, and the equations that it solves. */
+/** The user vector of one history over W, with parts of the equations that it solves. */
 export interface UserSolution {
   readonly x: Float64Array;
   readonly factor: Float64Array;
   readonly ownRows: readonly WeightedRow[];
 }
 
-/** The parts that a score is the sum of. */
+/** The parts of the score of an item. Their sum is the score. */
 export interface ScoreParts {
-  /** A part of each own item, in their order: what they say through the learnt factors. */
+  /**
+   * One part for each item of the history, in their order: its contribution through the learnt
+   * factors.
+   */
   readonly ownItems: Float64Array;
-  /** A part of each tag of the item, by column. */
+  /** One part for each tag of the scored item, by column of D. */
   readonly tags: ReadonlyMap<number, number>;
 }
 
-/** One row of W where it is not zero; ascending. */
+/** The entries of one row of W that are not zero, with their columns in ascending order. */
 interface SparseRow {
   readonly places: Uint16Array;
   readonly values: Float64Array;
@@ -70,9 +79,9 @@ interface WeightedRow {
 }
 
 /**
- * Build the model for recommending from a published one and a catalogue's tags.
+ * Build the model for recommending from a published item matrix and the tags of the catalogue.
  *
- * Before the first reports V is the server's noise and is not used.
+ * Before the first reports, V is random noise of the server and is not used.
  */
 export function buildWideModel(
   manifest: Pick<Manifest, "alpha" | "regularization" | "reportsBehind">,
@@ -96,8 +105,8 @@ function dropFactors({ rows }: Matrix): Matrix {
 }
 
 /**
- * Return the mean squared length of V's columns, or 1 if there are none: then any length works for
- * tags.
+ * Return the mean squared length of V's columns. If V has no columns, return 1: tags then work with
+ * any length.
  */
 function computeMeanSquare({ values, columns }: Matrix): number {
   const sum = values.reduce((total, value) => total + value * value, 0);
@@ -145,7 +154,9 @@ function getRow({ V, tags, popularity, scales }: Columns, item: number): SparseR
   return { places, values };
 }
 
-/** Add `times` times `W_i^T W_i` to the lower triangle, for its rows from `from` on. */
+/**
+ * Add `times * W_i^T W_i` to a lower triangle, beginning with the entry `from` of the sparse row.
+ */
 function addSquare(
   sum: Float64Array,
   { places, values }: SparseRow,
@@ -161,9 +172,11 @@ function addSquare(
 }
 
 /**
- * Solve `x = (W^T W + alpha sum w v v^T + ridge)^-1 (1 + alpha) sum w v` over the own items.
+ * Solve `x = (W^T W + alpha sum w v v^T + ridge)^-1 (1 + alpha) sum w v`, with sums over the items
+ * of the history.
  *
- * Each item has its weight, by default 1. A solution that is not finite becomes zero.
+ * Here v is an item's row of W and w its weight, by default 1. A solution that is not finite is
+ * replaced by zero.
  */
 export function solveWideVector(
   model: WideModel,
@@ -208,7 +221,7 @@ function multiplyRow({ places, values }: SparseRow, x: Float64Array): number {
   return sum;
 }
 
-/** Return how well an item fits: `W_i x`. */
+/** Return the score of an item, `W_i x`. */
 export function computeScore(model: WideModel, { x }: UserSolution, item: number): number {
   const { V, tags, popularity, scales } = model;
   const start = item * V.columns;
@@ -225,10 +238,10 @@ export function computeScore(model: WideModel, { x }: UserSolution, item: number
 }
 
 /**
- * Return the exact parts that the score of an item is the sum of.
+ * Split the score of an item into parts, of which it is exactly the sum.
  *
- * What own items say through the learnt factors belongs to the items; what they say through a tag
- * belongs to the tag.
+ * The contribution of the history through the learnt factors is split by its items; the
+ * contribution through tags is split by tags.
  */
 export function splitScore(
   model: WideModel,
@@ -238,7 +251,7 @@ export function splitScore(
   const { places, values } = getRow(model, item);
   const learnt = new Float64Array(x.length);
   learnt.set(values.subarray(0, model.V.columns));
-  // One solution for all own items, instead of one for each of them.
+  // One solution for all items of the history, instead of one for each.
   const y = toFinite(solveFactorized(factor, learnt));
   const parts = ownRows.map(({ row, weight }) => (1 + model.alpha) * weight * multiplyRow(row, y));
   const tags = new Map<number, number>();
@@ -250,11 +263,12 @@ export function splitScore(
 }
 
 /**
- * Return `V (V^T 1)`, never below 0.
+ * Estimate the popularity of each item as `V (V^T 1)`, but at least 0.
  *
- * A device has no counts. But `V V^T` estimates which items are touched together, so its row sums
- * show which are touched together with many others, in any basis of the factors. A model without
- * reports makes all items equally popular.
+ * A device does not know how often an item was touched. But `V V^T` estimates which items are
+ * touched together. The sum of one of its rows is large for an item that is touched together with
+ * many others, and does not depend on the basis of the factors. A model without reports makes all
+ * items equally popular.
  */
 function estimatePopularity({ values, rows, columns }: Matrix): Float64Array {
   if (values.every((value) => value === 0)) return new Float64Array(rows).fill(1);
@@ -271,7 +285,7 @@ function estimatePopularity({ values, rows, columns }: Matrix): Float64Array {
   });
 }
 
-/** Return which items are not new, by row; a new one has a row of zeros. */
+/** Return 1 for each item that is not new, and 0 for each new item, whose row has only zeros. */
 function findLearntItems({ values, rows, columns }: Matrix): Uint8Array {
   const learnt = new Uint8Array(rows);
   values.forEach((value, place) => {
@@ -281,11 +295,12 @@ function findLearntItems({ values, rows, columns }: Matrix): Uint8Array {
 }
 
 /**
- * Return V with rows for new items.
+ * Return V with the rows of new items filled in.
  *
- * A new row is the mean over the item's tags of the mean row of the tag's items, or without such a
- * tag the mean row of all items. So a new item is as popular, and as close to a person's taste, as
- * items with its tags are on average. A matrix of zeros stays as it is.
+ * The row of a new item is a mean over its tags: for each tag, the mean row of the other items with
+ * that tag. If no tag of the item has such items, it is the mean row of all items. So a new item is
+ * as popular, and as close to a person's taste, as items with its tags are on average. If all rows
+ * are zero, V is returned unchanged.
  */
 function fillNewRows(V: Matrix, learnt: Uint8Array, tags: TagColumns): Matrix {
   if (!learnt.includes(0) || !learnt.includes(1)) return V;

@@ -1,11 +1,14 @@
 /**
- * Three workers, identified by their names.
+ * The three workers of a client, and the messages between them and the page.
  *
- * `network` speaks to the proxy and never reads what its owner touched. `history` records and
- * recommends, `batches` makes batches, and both make no requests. One channel leads from `network`
- * to `batches`, in one direction: "make the batch of this epoch". So nothing that is visible from
- * outside waits for a computation on a history, shares its thread, or asks whether it is done. And
- * a batch does not queue behind the questions of an application.
+ * The worker `network` sends requests to the proxy and never reads the owner's history. The worker
+ * `history` records items and recommends; the worker `batches` makes batches. Neither of these two
+ * makes requests. One channel leads from `network` to `batches`, in one direction only: it carries
+ * the command to make the batch of an epoch.
+ *
+ * So no request waits for a computation on the history, shares a thread with one, or depends on
+ * whether it is finished. Batches have a worker separate from `history`, so that a batch does not
+ * wait while that worker answers the application.
  */
 
 import type { Account } from "./accounts.js";
@@ -22,7 +25,7 @@ import { systemTimer } from "./timer.js";
 
 export { type Ask, connect, type Line, serve } from "./messages.js";
 
-/** Options with the defaults that both workers need. */
+/** Options of `Client.open`, with the default database name filled in. */
 export type WorkerOptions = OpenOptions & { name: string };
 
 export type NetworkCalls = ReturnType<typeof createNetworkCalls>;
@@ -30,11 +33,14 @@ export type HistoryCalls = ReturnType<typeof createHistoryCalls>;
 export type AccountCalls = Pick<Account, keyof Account>;
 export type BatchesCalls = ReturnType<typeof createBatchesCalls>;
 
-/** A message of the worker `network`. */
+/**
+ * A message from the worker `network` to the page: the result of a look for news, or the model of
+ * an epoch for the learning curve.
+ */
 export type NetworkMessage =
   | { kind: "look"; status: Omit<LookStatus, "error"> & { error: ErrorMessage | null } }
   | { kind: "past"; epoch: number; release: PastRelease | null };
-/** A message of the worker `batches`: whether the last batch could be made. */
+/** A message from the worker `batches` to the page. `error` is null if the last batch was made. */
 export type BatchesMessage = { kind: "made"; error: ErrorMessage | null };
 
 /** The names of the workers. */
@@ -42,7 +48,7 @@ export type WorkerName = "network" | "history" | "batches";
 
 const DEFAULT_PACE_SECONDS = 30;
 
-/** Do the work of one of the workers on this thread. */
+/** Answer the questions for the worker of this name on the current thread. */
 export function serveAs(name: WorkerName, line: Line): void {
   const post = (message: NetworkMessage | BatchesMessage) => line.postMessage(message);
   const calls = {
@@ -89,7 +95,9 @@ function createNetworkCalls(post: (message: NetworkMessage) => void) {
   };
 }
 
-/** Connect to the page, which alone can ask the product's own backend. */
+/**
+ * Create an account that passes its calls to the page. Only the page can ask the product's backend.
+ */
 function connectAccount(page: MessagePort): Account {
   const ask = connect<AccountCalls>(page);
   page.start();
@@ -137,7 +145,10 @@ function createBatchesCalls(post: (message: BatchesMessage) => void) {
   };
 }
 
-/** Return a function that throws: `Client.open` asks nothing else before the client is open. */
+/**
+ * Return a placeholder that throws until the worker is open. `Client.open` asks nothing before
+ * that.
+ */
 function refuseBeforeOpen<Side>(): () => Side {
   return () => {
     throw new Error("the client is not open yet");

@@ -15,6 +15,8 @@ from sottovoce_lab.paper.tables import MAIN_METRIC
 
 # A column's name and its value, both as they stand in the file.
 CellRow = dict[str, str]
+# Parts of a result whose names say nothing about the numbers in them.
+UNNAMED_GROUPS = ("final", "known")
 # Columns that every file has, before the settings.
 PLACE_COLUMNS = ("method", "users", "items", "split", "seed")
 
@@ -32,7 +34,11 @@ def list_cell_rows(cells: Iterable[Cell], store: CellStore) -> list[CellRow]:
         {
             **{name: format_value(value) for name, value in _describe_place(cell).items()},
             **{name: format_value(options.get(name, "")) for name in varied},
-            **{name: f"{value:.5f}" for name, value in _flatten_metrics(result).items()},
+            **{
+                name: f"{value:.5f}" if isinstance(value, float) else str(value)
+                for name, value in _flatten_metrics(result).items()
+                if name not in (*PLACE_COLUMNS, *varied)
+            },
         }
         for cell, result in computed.items()
         for options in [cell.options]
@@ -54,13 +60,19 @@ def _describe_place(cell: Cell) -> dict[str, Any]:
     return dict(zip(PLACE_COLUMNS, values, strict=True))
 
 
-def _flatten_metrics(result: dict[str, Any]) -> dict[str, float]:
-    metrics = dict(result.get("final", {}))
+def _flatten_metrics(result: dict[str, Any]) -> dict[str, Any]:
+    """Return every number of a result but its budget, which follows from the setting."""
+    metrics: dict[str, Any] = {}
+    for name, value in result.items():
+        if name in UNNAMED_GROUPS:
+            metrics |= _flatten_metrics(value)
+        elif isinstance(value, dict) and name != "budget":
+            metrics |= {f"{name} {key}": number for key, number in _flatten_metrics(value).items()}
+        elif isinstance(value, int | float):
+            metrics[name] = value
     for epoch in result.get("curve", ()):
         metrics[f"{MAIN_METRIC} epoch {epoch['epoch']}"] = epoch[MAIN_METRIC]
-    for kind, values in result.get("known", {}).items():
-        metrics |= {f"{kind} {name}": value for name, value in values.items()}
-    return {name: float(value) for name, value in metrics.items()}
+    return metrics
 
 
 def format_csv(rows: list[CellRow]) -> str:

@@ -17,6 +17,7 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.main_table import METRIC_LABELS
+from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.tables import Table, format_interval
 
@@ -44,7 +45,47 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     claims = tabulate_claims(_select_preset(cells), _select_preset(curves))
     main = _tabulate_main_preset(read_csv(folder / "main-preset-cells.csv"))
     late = _tabulate_late_preset(read_csv(folder / "late-preset-cells.csv"))
-    return {table.name: table for table in (*tables.values(), claims, main, late)}
+    cost = _tabulate_cost(read_csv(folder / "cost-cells.csv"))
+    table5 = _tabulate_table5_preset(read_csv(folder / "table5-preset-cells.csv"))
+    built = (*tables.values(), claims, main, late, cost, table5)
+    return {table.name: table for table in built}
+
+
+def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
+    """Build the rows of preset paper by what is left out, without and with the order."""
+    places = [(split, metric) for split in ("latest", "date") for metric in ("hr@10", "time hr@10")]
+    lines, records = [], []
+    for k in dict.fromkeys(row["reports"] for row in rows):
+        own = select_rows(rows, reports=k)
+        intervals = [read_metric(select_rows(own, split=s), metric) for s, metric in places]
+        lines.append((f"preset paper, k {k}", *map(format_interval, intervals)))
+        records += [{"reports": k, "mean": interval.mean} for interval in intervals if interval]
+    headings = ("", "latest", "latest, with order", "date", "date, with order")
+    return Table("table5-preset", "Preset paper in Table 5", headings, lines, records)
+
+
+def _tabulate_cost(rows: list[CellRow]) -> Table:
+    """Build the table of what travels, with the bytes of the paper's two numbers of reports."""
+    lines, records = [], []
+    for items, in_paper in DOWNLOAD_BYTES.items():
+        # The whole catalogue is written as all items.
+        place = None if items == max(DOWNLOAD_BYTES) else items
+        sizes = [select_rows(rows, items=place, reports=k)[0] for k in (100, 250)]
+        down = int(sizes[0]["model"]) + int(sizes[0]["manifest"])
+        sealed, more = (int(size["batch_sealed"]) for size in sizes)
+        reports = tuple(f"~{BYTES_PER_REPORT * k:,}" for k in (100, 250))
+        lines.append(
+            (
+                f"{items:,}", f"~{in_paper:,}", f"{down:,}", f"{int(sizes[0]['catalogue_once']):,}",
+                f"{reports[0]} ({reports[1]})", f"{sealed:,} ({more:,})",
+            )
+        )  # fmt: skip
+        records.append({"items": items, "down": down, "up": sealed})
+    headings = (
+        "items", "paper: down", "model and manifest, an epoch", "catalogue, once", "paper: up",
+        "up, sealed",
+    )  # fmt: skip
+    return Table("cost", "What travels", headings, lines, records)
 
 
 def _tabulate_late_preset(rows: list[CellRow]) -> Table:

@@ -1,8 +1,9 @@
 /**
- * What a mechanism is: the rule by which one person's gradient becomes k reports of four bytes.
+ * The interface of mechanisms. A mechanism is the rule that turns one person's gradient into k
+ * reports of four bytes.
  *
- * Everything that differs between mechanisms is in one object, in one file. All other code asks
- * that object and never its name.
+ * Each mechanism is one object in a file of its own, which contains everything that differs between
+ * mechanisms. All other code uses this object and never compares its name.
  */
 
 import { WORDS_PER_DRAW } from "../coin.js";
@@ -10,71 +11,89 @@ import type { Manifest, Terms } from "../epoch.js";
 import { SettingsError } from "../errors.js";
 import type { Matrix } from "../model.js";
 
-/** How often one report is true. */
+/** How often a report agrees with the person. */
 export interface Odds {
   /** Probability that the report agrees with the person. */
   readonly truth: number;
-  /** The same probability for a uniformly random report. */
+  /** Probability that a uniformly random report agrees with the person. */
   readonly chance: number;
-  /** Probability that a report is drawn at random altogether; 0 where signs are flipped instead. */
+  /**
+   * Probability that a report is drawn uniformly at random; 0 for mechanisms that flip signs
+   * instead.
+   */
   readonly random: number;
 }
 
-/** A parameter that a mechanism has in the terms: a whole number. */
+/** A parameter of a mechanism in the terms; its value is a whole number. */
 export interface Parameter {
   readonly min: number;
-  /** Largest value in a manifest whose earlier parameters are valid. */
+  /**
+   * Returns the largest value that a manifest may have, given that its earlier parameters are
+   * valid.
+   */
   readonly maxIn: (manifest: Manifest) => number;
   readonly isPowerOfTwo?: true;
-  /** Whether it may change under accepted terms, because no promise depends on it. */
+  /**
+   * Whether the parameter may change under accepted terms. No promise depends on such a parameter.
+   */
   readonly isFree: boolean;
 }
 
-/** Loud fraction of a mechanism that reports a sign: one of two at each index. */
+/**
+ * Loud fraction of a mechanism that reports a sign: one of two directions at each index is loud.
+ */
 export const SIGN_LOUD_FRACTION = 0.5;
 
-/** One way to make reports. */
+/** A way to make reports. */
 export interface Mechanism {
   /** Name in the manifest. */
   readonly name: string;
-  /** What a report says, in a sentence for the person whose report it is. */
+  /** What a report says, in a sentence for its owner. */
   readonly about: string;
-  /** Parameters in the terms, by their names there. */
+  /** Parameters in the terms, by name. */
   readonly parameters: Readonly<Record<string, Parameter>>;
-  /** Counts the public directions that a report can name. */
+  /** Returns the number of public directions that a report can name. */
   readonly countDirections: (manifest: Manifest) => number;
-  /** Returns rho, all that the promise depends on besides epsilon (docs/privacy.md). */
+  /** Returns rho. The promise depends only on rho and epsilon (docs/privacy.md). */
   readonly computeLoudFraction: (manifest: Manifest) => number;
-  /** Makes one report for each draw. `ties` is one more word, which breaks ties. */
+  /** Makes one report for each draw. `ties` is an additional random word, which breaks ties. */
   readonly makeReports: (
     person: Person,
     draws: readonly Draw[],
     ties: bigint,
   ) => readonly ReadableReport[] | Promise<readonly ReadableReport[]>;
-  /** Returns the odds for people, in floats: reports themselves are made with exact thresholds. */
+  /**
+   * Returns the odds of a report, for display. They are floats; reports are made with exact
+   * thresholds.
+   */
   readonly computeOdds: (terms: Terms) => Odds;
 }
 
-/** One report in readable form. `coin` says what the random draw did, and stays on the device. */
+/**
+ * One report in readable form. Only `index` and `bit` are sent; `coin` says what the random draw
+ * did, and stays on the device.
+ */
 export interface ReadableReport {
-  /** Index of the public direction that it names. */
+  /** Index of the public direction that the report names. */
   readonly index: number;
-  /** 1 is plus, 0 is minus. */
+  /** Sign of the direction: 1 is plus, 0 is minus. */
   readonly bit: 0 | 1;
-  /** The item for `coordinate`, else a row of all blocks. */
+  /** Row of the item for `coordinate`; for other mechanisms, a row of all blocks. */
   readonly row: number;
   readonly column: number;
-  /** Whether the truth was kept, turned round, or replaced by a uniform draw. */
+  /**
+   * Whether the true sign was kept or turned round, or the report was replaced by a uniform draw.
+   */
   readonly coin: "kept" | "turned" | "random";
 }
 
-/** One person and the model that they report about. */
+/** One person, and the model to which the person's reports refer. */
 export interface Person {
   readonly manifest: Manifest;
   readonly V: Matrix;
-  /** Rows that they touched, ascending. */
+  /** Rows of the touched items, ascending. */
   readonly own: readonly number[];
-  /** Their user vector. */
+  /** User vector of the person. */
   readonly x: Float32Array;
 }
 
@@ -85,7 +104,10 @@ export interface Draw {
   readonly coin: bigint;
 }
 
-/** Split words into draws: one for each report, and the last one for ties. */
+/**
+ * Split random words into draws: one for each report, and an additional one whose first word breaks
+ * ties.
+ */
 export function splitWords(
   words: BigUint64Array,
   reports: number,

@@ -1,4 +1,7 @@
-/** `coordinate`: the paper's Algorithm 1, one clipped gradient entry rounded to one bit. */
+/**
+ * `coordinate`: Algorithm 1 of the paper. A report says the sign of one clipped gradient entry,
+ * rounded at random.
+ */
 
 import { computeFlipThreshold, pickBelow } from "../coin.js";
 import type { Manifest } from "../epoch.js";
@@ -13,7 +16,10 @@ import {
 
 const { fround } = Math;
 
-/** A uniformly drawn entry (i, f) of the gradient, index `i * F + f`. */
+/**
+ * The mechanism that reports a uniformly drawn entry (i, f) of the gradient, with index `i * F +
+ * f`.
+ */
 export const coordinate: Mechanism = {
   name: "coordinate",
   about:
@@ -29,15 +35,16 @@ export const coordinate: Mechanism = {
   },
 };
 
-/** Return M F. */
+/** Return M F, the number of entries of the gradient. */
 function countDirections({ items, terms }: Manifest): number {
   return items * terms.factors;
 }
 
 /**
- * Round the clipped value v to a sign with P[+] = (1 + v) / 2, and pass the sign through the coin.
+ * Make one report for each draw: round the clipped value v to a sign with P[+] = (1 + v) / 2, and
+ * flip the sign with the coin.
  *
- * Only that last coin uses epsilon, so it can be exact and independent of the data.
+ * Only the coin uses epsilon, so it can be exact and independent of the data.
  */
 function makeReports(person: Person, draws: readonly Draw[]): ReadableReport[] {
   const { columns } = person.V;
@@ -54,7 +61,7 @@ function makeReports(person: Person, draws: readonly Draw[]): ReadableReport[] {
   });
 }
 
-/** Return `clip(-2 c_i (p_i - x.v_i) x_f)` in float32. */
+/** Return the gradient entry `clip(-2 c_i (p_i - x.v_i) x_f)` in float32. */
 function computeGradientEntry(
   person: Person,
   row: number,
@@ -70,7 +77,8 @@ function computeGradientEntry(
 }
 
 /**
- * Return a float64 in [0, 1) from the word's upper 53 bits; for rounding, which uses no epsilon.
+ * Convert the upper 53 bits of a word to a float64 in [0, 1). It is used for rounding only, which
+ * does not use epsilon.
  */
 function toUnitFloat(word: bigint): number {
   return Number(word >> 11n) * 2 ** -53;

@@ -1,11 +1,12 @@
 /**
- * The directions of `loudest`: Hadamard rows inside blocks of items, times single factors.
+ * The directions of the mechanism `loudest`: Hadamard rows inside blocks of items, times single
+ * factors.
  *
- * A public permutation orders the items in blocks of b, a power of two; there are R = b ceil(M / b)
- * rows. The direction (r, f), index `r F + f`, is the matrix with
- * `s_i H[r mod b, place of i in its block]` in column f for the items of row r's block, and 0
- * elsewhere; s are public signs. A gradient `-2 e x^T` agrees with it by `-2 a_r x_f`, with
- * `a_r = sum_i s_i H[r mod b, place of i] e_i` over the block.
+ * A public permutation arranges the items in blocks of b items, where b is a power of two. So there
+ * are R = b ceil(M / b) rows. The direction (r, f), with index `r F + f`, is a matrix. Its column f
+ * is `s_i H[r mod b, place of i in its block]` for the items i in the block of row r, where s are
+ * public signs; all other entries are 0. The product of this direction with a gradient `-2 e x^T`
+ * is `-2 a_r x_f`, with `a_r = sum_i s_i H[r mod b, place of i] e_i` over the block.
  */
 
 import { concatenate, encodeUtf8, hashSha256 } from "../bytes.js";
@@ -17,14 +18,16 @@ import { sliceRange } from "./slices.js";
 
 const { fround } = Math;
 
-/** Items are added one by one within this number of rows, the rest of a block by butterflies. */
+/**
+ * Block size up to which items are added one by one; larger blocks are completed by butterflies.
+ */
 const ROWS_ADDED_SINGLY = 128;
-/** Numbers of one slice of work: some milliseconds. */
+/** Numbers that are computed in one slice of work, which takes some milliseconds. */
 const NUMBERS_PER_SLICE = 2 ** 18;
 
-/** Order and signs of the items, the same for everybody. */
+/** The public order and signs of the items, the same for everybody. */
 interface Layout {
-  /** s, one for each item. */
+  /** The sign s of each item. */
   readonly signs: Int8Array;
   /** The item at each place. */
   readonly items: Uint32Array;
@@ -41,16 +44,16 @@ function countRows(manifest: Manifest): number {
   return Math.ceil(manifest.items / block) * block;
 }
 
-/** Return n = R F. */
+/** Return the number of directions, n = R F. */
 export function countDirections(manifest: Manifest): number {
   return countRows(manifest) * manifest.terms.factors;
 }
 
 /**
- * Return `a` at every row.
+ * Return `a_r` for every row.
  *
- * It is what touched items add, item after item, less the part `x.W_r` of everybody, with `W = H (s
- * * V)`. Only one block of W is in memory at a time.
+ * It is the sum that the touched items contribute, minus `x.W_r`, with `W = H (s * V)`. Only one
+ * block of W is in memory at a time.
  */
 export async function computeRowWeights(person: Person): Promise<Float32Array> {
   const { V, x, manifest } = person;
@@ -73,7 +76,9 @@ export async function computeRowWeights(person: Person): Promise<Float32Array> {
   return a;
 }
 
-/** Compute the public order of the items: it does not depend on the catalogue's order. */
+/**
+ * Compute the public order of the items. It depends on the seed, not on the order of the catalogue.
+ */
 async function computeLayout(manifest: Manifest): Promise<Layout> {
   const seed = manifest.terms.parameters.directions_seed as number;
   const n = manifest.items;
@@ -87,7 +92,7 @@ async function computeLayout(manifest: Manifest): Promise<Layout> {
   return { signs: await computeSigns(seed, n), items, places };
 }
 
-/** Write `s * V` at the places from `start` on; places without an item are zero. */
+/** Write one block of `s * V`, whose first place is `start`. Places without an item are zero. */
 function fillBlock(wide: Float64Array, { V }: Person, layout: Layout, start: number): void {
   wide.fill(0);
   for (let at = 0, place = start; at < wide.length && place < layout.items.length; place++) {
@@ -99,7 +104,7 @@ function fillBlock(wide: Float64Array, { V }: Person, layout: Layout, start: num
   }
 }
 
-/** Return `H` times the sparse weights of the touched items, block by block. */
+/** Return `H` times the weights of the touched items, block by block. */
 async function computeHistoryRows(
   person: Person,
   { signs, places }: Layout,
@@ -128,14 +133,17 @@ async function computeHistoryRows(
   return rows;
 }
 
-/** Return `(1 + alpha) - alpha x.v_i`, what a touched item adds: e is dense only through `-V x`. */
+/**
+ * Return the weight `(1 + alpha) - alpha x.v_i` of a touched item. The remaining part of e is `-V
+ * x`, for all items.
+ */
 function computeHistoryWeight({ manifest, V, x }: Person, item: number): number {
   const alpha = fround(manifest.alpha);
   const share = fround(alpha * multiplyVectors(x, V.values, item * V.columns));
   return fround(fround(1 + alpha) - share);
 }
 
-/** Return `H` with `size` rows. */
+/** Return the Hadamard matrix `H` with `size` rows. */
 function makeSignTable(size: number): Int8Array {
   return new Int8Array(size * size).map((_, at) =>
     computeHadamardSign(Math.floor(at / size), at % size),
@@ -143,15 +151,15 @@ function makeSignTable(size: number): Int8Array {
 }
 
 const DIGEST_BYTES = 32;
-/** Digests that are requested at once. */
+/** Number of digests that are computed at the same time. */
 const DIGESTS_PER_BATCH = 256;
 
 /**
- * Replace each column of a matrix with `width` columns by `H` times it, in place.
+ * Multiply each column of a matrix with `width` columns by `H`, in place.
  *
- * The number of rows is a power of two. Each pair of rows (u, v) at distance 1, 2, 4, ... becomes
- * (u + v, u - v). A result is rounded when it is stored: once, to float32 or float64, as the array
- * holds.
+ * The number of rows must be a power of two. For the distances 1, 2, 4, ... each pair of rows (u,
+ * v) at that distance becomes (u + v, u - v). Each result is rounded once, when it is stored, to
+ * the float32 or float64 of the array.
  */
 function transform(values: Float32Array | Float64Array, width = 1): void {
   for (let half = width; half < values.length; half *= 2) {
@@ -166,20 +174,26 @@ function transform(values: Float32Array | Float64Array, width = 1): void {
   }
 }
 
-/** Return `H[row, column]`: -1 to the number of ones that the two have in common. */
+/**
+ * Return `H[row, column]`: -1 to the power of the number of one bits that row and column have in
+ * common.
+ */
 function computeHadamardSign(row: number, column: number): 1 | -1 {
   let bits = row & column;
   for (const shift of [16, 8, 4, 2, 1]) bits ^= bits >>> shift;
   return (bits & 1) === 1 ? -1 : 1;
 }
 
-/** Compute `n` public signs from the seed in the manifest; a set bit is -1. */
+/** Compute `n` public signs from the seed in the manifest; a one bit means -1. */
 async function computeSigns(seed: number, n: number): Promise<Int8Array> {
   const bytes = await computePublicBytes(seed, "signs", Math.ceil(n / 8));
   return new Int8Array(n).map((_, at) => (((bytes[at >> 3] as number) >> (at & 7)) & 1 ? -1 : 1));
 }
 
-/** Compute public bytes: digests of label, use, seed and number, one after the other. */
+/**
+ * Compute public bytes: the concatenated SHA-256 digests of a label, the use, the seed and a
+ * counter.
+ */
 async function computePublicBytes(
   seed: number,
   use: "signs" | "order",

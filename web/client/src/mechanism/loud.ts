@@ -1,34 +1,40 @@
 /**
- * Finds the directions that one person's gradient makes loud: exactly L of 2n, for every gradient.
+ * Finds the directions that one person's gradient makes loud: exactly L of the 2n signed
+ * directions, for every gradient.
  *
- * A signed direction is `index << 1 | bit`, bit 1 for plus. The gradient `-2 e x^T` agrees with the
- * direction (r, f) by `|a_r| |x_f|`, with the sign of `-a_r x_f`. The float64 product of two float32
- * is exact, so the order is the same in every language.
+ * A signed direction is the number `index << 1 | bit`, where the bit 1 means plus. Its agreement
+ * with the gradient `-2 e x^T` is `|a_r| |x_f|` for the direction (r, f) with the sign of `-a_r
+ * x_f`. The product of two float32 numbers is exact in float64, so all languages find the same
+ * order.
  */
 
 import { sliceRange } from "./slices.js";
 
-/** Directions of one slice of work: some milliseconds. */
+/** Number of directions in one slice of work, which takes some milliseconds. */
 const DIRECTIONS_PER_SLICE = 2 ** 20;
 
-/** A person's gradient, and how many of its directions are loud. */
+/** A person's gradient, and the number of its loud directions. */
 export interface LoudSettings {
-  /** One for each row. */
+  /** The value `a_r` of each row. */
   readonly a: Float32Array;
-  /** One for each factor. */
+  /** The user vector: one entry for each factor. */
   readonly x: Float32Array;
-  /** L, at most n = R F. */
+  /** The number of loud directions L, at most n = R F. */
   readonly count: number;
-  /** Where the order of ties begins: random, so that ties favour no direction. */
+  /**
+   * Signed direction with which the order of ties begins. It is random, so that ties favour no
+   * direction.
+   */
   readonly offset: number;
 }
 
 /**
- * Return the loud directions at these ranks, from 0 to L - 1.
+ * Return the loud directions at these ranks, which are from 0 to L - 1.
  *
- * First come those above the least loud agreement, by index. Then those with exactly the least
- * agreement, in the order of `(signed + offset) mod 2n`, until there are L. So there are L even if
- * everything is zero. Nothing is listed: the memory is one number for each row.
+ * Directions whose agreement is above the least loud one come first, ordered by index. Those with
+ * exactly the least loud agreement follow, in the order of `(signed + offset) mod 2n`, until there
+ * are L. So there are L loud directions even if all agreements are zero. The directions are not
+ * listed in memory, which holds only one number for each row.
  */
 export async function findLoud(voice: LoudSettings, ranks: readonly number[]): Promise<number[]> {
   const least = findLeastAgreement(voice);
@@ -41,7 +47,10 @@ export async function findLoud(voice: LoudSettings, ranks: readonly number[]): P
   );
 }
 
-/** Count the ascending magnitudes that agree with a factor of this size by at least a value. */
+/**
+ * Count the magnitudes whose product with a factor's magnitude `size` is at least `value`. `rows`
+ * is ascending.
+ */
 function countReaching(rows: Float32Array, size: number, value: number): number {
   let [from, to] = [0, rows.length];
   while (from < to) {
@@ -53,14 +62,16 @@ function countReaching(rows: Float32Array, size: number, value: number): number 
 }
 
 /**
- * Return the least agreement that is loud, by bisection of the bits of a float64, which have its
- * order.
+ * Return the least agreement of a loud direction.
+ *
+ * It is found by bisection of the bits of a float64: for positive numbers, the bits have the same
+ * order as the numbers.
  */
 function findLeastAgreement({ a, x, count }: LoudSettings): number {
   const [rows, factors] = [a.map(Math.abs).sort(), x.map(Math.abs)];
   const value = Float64Array.of(Number.MAX_VALUE);
   const bits = new BigUint64Array(value.buffer);
-  // `low` is reached by at least `count`, `high` by fewer.
+  // At least `count` directions reach `low`, and fewer reach `high`.
   let [low, high] = [0n, bits[0] as bigint];
   while (high - low > 1n) {
     const middle = (low + high) / 2n;
@@ -74,7 +85,10 @@ function findLeastAgreement({ a, x, count }: LoudSettings): number {
   return value[0] as number;
 }
 
-/** Count the directions above the least agreement, up to and including each row. */
+/**
+ * Count the directions whose agreement is above the least loud one, in all rows up to and including
+ * each row.
+ */
 async function countLoudUpTo({ a, x }: LoudSettings, least: number): Promise<Uint32Array> {
   const ends = new Uint32Array(a.length);
   let total = 0;
@@ -90,7 +104,7 @@ async function countLoudUpTo({ a, x }: LoudSettings, least: number): Promise<Uin
   return ends;
 }
 
-/** Return the direction at a rank above the least agreement. */
+/** Return the direction at a rank, among those whose agreement is above the least loud one. */
 function findLoudAbove(
   voice: LoudSettings,
   least: number,
@@ -113,15 +127,16 @@ function findLoudAbove(
   return 2 * (row * voice.x.length + factor) + getDownhillBit(voice, row, factor);
 }
 
-/** Return the bit of `-a_r x_f`: down the loss. */
+/** Return the sign bit of `-a_r x_f`, the direction that decreases the loss. */
 function getDownhillBit({ a, x }: LoudSettings, row: number, factor: number): 0 | 1 {
   return (a[row] as number) > 0 !== (x[factor] as number) > 0 ? 1 : 0;
 }
 
 /**
- * Return, by rank, directions with exactly the least agreement (for zeros both signs).
+ * Return, by rank, the directions whose agreement is exactly the least loud one. If it is zero,
+ * both signs count.
  *
- * They are searched in their order and not listed: with zeros alone there are 2n of them.
+ * They are visited in their order and not listed: if all agreements are zero, there are 2n of them.
  */
 async function findTied(
   voice: LoudSettings,

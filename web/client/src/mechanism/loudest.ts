@@ -1,10 +1,11 @@
 /**
- * `loudest`: name a direction at random, or one of those that agree most with the gradient.
+ * `loudest`: a report names a direction at random, or one of those that agree most with the
+ * gradient.
  *
- * A person's gradient makes exactly L of the 2n signed directions loud. If its word is below the
- * threshold, a report names a uniform one of all 2n, else a uniform one of the L. L is the same for
- * everybody, so every history has the same two output probabilities, and the threshold makes their
- * ratio e^epsilon.
+ * A person's gradient makes exactly L of the 2n signed directions loud. If the random word of a
+ * report is below the threshold, the report names a uniform one of all 2n; otherwise it names a
+ * uniform one of the L loud ones. L is the same for everybody. So every history has the same two
+ * output probabilities, and the threshold makes their ratio e^epsilon.
  */
 
 import { computeUniformThreshold, pickBelow } from "../coin.js";
@@ -13,10 +14,10 @@ import type { Draw, Mechanism, Odds, Person, ReadableReport } from "./base.js";
 import { computeRowWeights, countDirections } from "./directions.js";
 import { findLoud } from "./loud.js";
 
-/** Largest b. */
+/** Largest block size b. */
 const MAX_BLOCK_ITEMS = 1024;
 
-/** The default mechanism; `block` is b, `loud` is L. */
+/** The default mechanism. The parameter `block` is b, and `loud` is L. */
 export const loudest: Mechanism = {
   name: "loudest",
   about:
@@ -26,7 +27,8 @@ export const loudest: Mechanism = {
   parameters: {
     directions_seed: { min: 0, maxIn: () => Number.MAX_SAFE_INTEGER, isFree: true },
     block: { min: 1, maxIn: () => MAX_BLOCK_ITEMS, isPowerOfTwo: true, isFree: false },
-    // At most half of the signed directions. Free: `loud_fraction` of the terms bounds it.
+    // At most half of the signed directions can be loud. The parameter is free because
+    // `loud_fraction` in the terms bounds it.
     loud: { min: 1, maxIn: countDirections, isFree: true },
   },
   countDirections,
@@ -44,7 +46,10 @@ function getLoudCount({ terms }: Manifest): number {
   return terms.parameters.loud as number;
 }
 
-/** Return the odds of a uniform direction with probability gamma, else one of the L loud of 2n. */
+/**
+ * Return the odds of a report that is uniform with probability gamma, and otherwise one of the L
+ * loud directions of 2n.
+ */
 function computeOdds({ epsilon, loudFraction: rho }: Terms): Odds {
   const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));
   return { truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };

@@ -1,10 +1,10 @@
 /**
- * Which mechanisms exist, and how one makes the reports of a person: docs/reference/model.md.
- * docs/extending.md shows how to add one.
+ * The list of mechanisms, and the function that makes a person's reports (docs/reference/model.md).
+ * docs/extending.md shows how to add a mechanism.
  *
- * A report names a public direction in the space of gradients and a sign. Each is epsilon-LDP by
- * itself, for every history. Randomness is an input: the same words give the same reports, here and
- * in the Python client.
+ * A report names a public direction in the space of gradients, and a sign. Each report satisfies
+ * epsilon-LDP for every history. Random words are an input: the same words give the same reports
+ * here and in the Python client.
  */
 
 import type { Manifest, Terms } from "../epoch.js";
@@ -19,7 +19,7 @@ import { loudest } from "./loudest.js";
 /** The mechanisms that this client can use. */
 export const MECHANISMS: readonly Mechanism[] = [coordinate, loudest];
 
-/** Return the mechanism with a name; `ProtocolError` if there is none. */
+/** Return the mechanism with this name. Throws a `ProtocolError` if there is none. */
 export function findMechanism(name: unknown): Mechanism {
   const mechanism = MECHANISMS.find((candidate) => candidate.name === name);
   if (mechanism === undefined)
@@ -29,15 +29,15 @@ export function findMechanism(name: unknown): Mechanism {
 
 export type { ReadableReport } from "./base.js";
 
-/** The reports of a batch, as they will be sealed and in readable form. */
+/** The reports of a batch: encoded for sealing, and in readable form. */
 export interface EncodedReports {
   readonly reports: Uint32Array;
   readonly readable: readonly ReadableReport[];
 }
 
-/** What people read about one report. */
+/** The explanation of a report for its owner. */
 export interface Explanation {
-  /** What it says, in a sentence. */
+  /** What a report says, in a sentence. */
   readonly about: string;
   readonly odds: Odds;
 }
@@ -49,9 +49,9 @@ export function explain(terms: Terms): Explanation {
 }
 
 /**
- * Make the k reports of a person who touched the rows `own`, from (k + 1) x 4 random words.
+ * Make the k reports of a person who touched the rows `own`, from (k + 1) * 4 random words.
  *
- * Nothing here can fail because of the rows: see `bounds`.
+ * Nothing here can fail because of the rows that were touched (see `bounds`).
  */
 export async function makeReports(
   manifest: Manifest,
@@ -68,6 +68,6 @@ export async function makeReports(
   const person = { manifest, V, own: sortRows(own, V.rows), x };
   const { draws, ties } = splitWords(words, manifest.terms.reports);
   const readable = await findMechanism(manifest.terms.mechanism).makeReports(person, draws, ties);
-  // Doubled, not shifted: an index may have 31 bits, and a shift would make it negative.
+  // Multiplied and not shifted: an index may have 31 bits, and a shift would make it negative.
   return { reports: Uint32Array.from(readable, ({ index, bit }) => 2 * index + bit), readable };
 }

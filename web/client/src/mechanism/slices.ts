@@ -1,6 +1,9 @@
 /** Long loops in slices, so that a worker can do other work in between. */
 
-/** Yield slices of 0 to `n`; between two slices other work of this thread has its turn. */
+/**
+ * Yield consecutive ranges [start, end) that cover 0 to `n`. Between two of them, other work of
+ * this thread can run.
+ */
 export async function* sliceRange(n: number, size: number): AsyncGenerator<[number, number]> {
   for (let start = 0; start < n; start += size) {
     if (start > 0) await yieldToOthers();
@@ -8,7 +11,10 @@ export async function* sliceRange(n: number, size: number): AsyncGenerator<[numb
   }
 }
 
-/** Let other work run, without a timer: browsers slow timers down in hidden pages. */
+/**
+ * Let other work of this thread run. A timer would not do, because browsers slow timers down in
+ * hidden pages.
+ */
 function yieldToOthers(): Promise<void> {
   const { port1, port2 } = new MessageChannel();
   return new Promise((resolve) => {
