@@ -34,7 +34,8 @@ def update_catalogue(
             needed.
 
     Returns:
-        The version of the new catalogue, and its difference from the current one.
+        The version of the new catalogue (the current version if nothing differs), and its
+        difference from the current one.
 
     Raises:
         SettingsError: The new catalogue is not possible. Nothing was changed.
