@@ -1,4 +1,8 @@
-"""The paper's component 2, the proxy: strip, hold, shuffle, forward. See docs/architecture.md."""
+"""The proxy, component 2 of the paper.
+
+It strips what identifies senders, holds the reports of an epoch until a crowd has come, shuffles
+them, and forwards them to the server. See docs/architecture.md.
+"""
 
 from sottovoce.proxy.app import build_app
 from sottovoce.proxy.proxy import Proxy

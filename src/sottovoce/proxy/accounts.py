@@ -1,9 +1,11 @@
-"""Tokens for accounts: at most one for each account and epoch, made blindly, and spent once.
+"""Blind tokens for accounts: an account gets at most one for each epoch, and can spend it once.
 
-The key of an epoch's tokens is drawn here and announced to the server, which names it in a manifest
-for the epoch after: all devices see the same one. When that epoch is over, the key is deleted. A
-spent token is recognised by its batch, which has the token's id. Tokens of an epoch that can have
-no crowd are given back.
+The proxy draws the key of an epoch's tokens and announces the public key to the server. The server
+names it in the manifest of the previous epoch, so all devices see the same key. The proxy deletes
+the key when the epoch of its tokens is over.
+
+A batch has the id of its token, so a second batch with the same token is recognised by its id. If
+too few tokens were issued for a crowd in an epoch, accounts get back the turns that they used.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +18,13 @@ from sottovoce.proxy.store import ProxyStore, Tables
 
 
 class Accounts:
-    """Issues tokens to devices and checks them."""
+    """Issues tokens to devices and checks the tokens of batches.
+
+    Args:
+        store: The store of the keys and of the accounts' turns.
+        settings: The settings of the proxy.
+        clock: Returns Unix seconds.
+    """
 
     def __init__(self, store: ProxyStore, settings: ProxySettings, clock: Callable[[], float]):
         self._store = store
@@ -25,15 +33,15 @@ class Accounts:
         self._service = settings.key
         self._clock = clock
         self._issuers: dict[int | None, Issuer] = {}
-        """Issuers by epoch; None for the one that no manifest has named yet."""
+        """Issuers by epoch. The issuer that no manifest has named yet has the key None."""
         self._manifest: Manifest | None = None
         self.problem: str | None = None
-        """Why no token can be redeemed in the epoch that clients are shown."""
+        """Why no token of the current epoch can be redeemed; None if tokens can be."""
         self._n_issued: int | None = None
-        """Tokens of that epoch, so that no more people can report; None if nobody needs one."""
+        """Tokens issued for the current epoch; None if batches need no token."""
 
     def follow(self, signed: SignedManifest) -> None:
-        """Assign keys to epochs as a manifest says, and draw a key for a later epoch."""
+        """Assign keys to epochs as the manifest names them, and draw a new key if necessary."""
         manifest = signed.manifest
         if not manifest.terms.accounts:
             self._manifest = self.problem = self._n_issued = None
@@ -41,7 +49,7 @@ class Accounts:
         with self._store.write() as tables:
             tables.delete_token_keys(manifest.epoch)
             for seed, epoch in tables.get_token_keys().items():
-                # Only once: a key for two epochs would give an account two tokens in one of them.
+                # Never assign a key twice: an account could get two tokens for one of the epochs.
                 if epoch is None and Issuer(seed).public_key == manifest.next_token_key:
                     tables.set_token_epoch(seed, manifest.epoch + 1)
             if None not in tables.get_token_keys().values():
@@ -50,7 +58,7 @@ class Accounts:
             if tables.count_issued(manifest.epoch) < self._settings.compute_min_crowd(
                 manifest.terms
             ):
-                tables.give_back(manifest.epoch)  # nobody can spend them
+                tables.give_back(manifest.epoch)  # no crowd: the tokens cannot be spent
             self._n_issued = tables.count_issued(manifest.epoch)
         self._issuers, self._manifest = issuers, manifest
         self.problem = self._find_problem(manifest)
@@ -67,7 +75,10 @@ class Accounts:
         )
 
     def has_too_few_tokens(self, min_crowd: int) -> bool:
-        """Return whether the epoch can have no crowd, so that nobody should pay for it."""
+        """Return whether too few tokens were issued for a crowd in the current epoch.
+
+        Devices should then not pay for a batch.
+        """
         # Each batch needs a token, so the number of tokens limits the crowd.
         return self._n_issued is not None and self._n_issued < min_crowd
 
@@ -83,7 +94,7 @@ class Accounts:
         if self._manifest is None or self._attester is None:
             raise RefusedError("this service has no accounts")
         request.attestation.check(self._attester, self._service, self._clock())
-        # Only for the next epoch, for which the current manifest names the key.
+        # Issue tokens only for the next epoch, whose key the current manifest names.
         if request.epoch != self._manifest.epoch + 1 or self._get_issuer(request.epoch) is None:
             raise RefusedError(f"tokens for epoch {request.epoch} are not issued now")
         return request
@@ -96,7 +107,11 @@ class Accounts:
         return issuer
 
     def issue_tokens(self, requests: Sequence[TokenRequest]) -> list[bytes | SottovoceError]:
-        """Return for each request the answer, or why it is refused, in one transaction."""
+        """Issue tokens in one transaction.
+
+        Returns:
+            For each request the encoded answer, or the error with which it is refused.
+        """
         answers: list[bytes | SottovoceError] = []
         try:
             with self._store.write() as tables:
@@ -121,7 +136,7 @@ class Accounts:
             raise RefusedError(
                 f"this account has had its token of epoch {request.epoch}, or all of its tokens"
             )
-        # Before the turn is stored: a malformed element must not use it up.
+        # Evaluate before the turn is stored: a malformed element must not use up a turn.
         answer = issuer.evaluate(request.blinded)
         if not is_repeated:
             tables.set_account(training, pseudonym, turns + 1, request.epoch, request.blinded)
@@ -129,10 +144,10 @@ class Accounts:
         return answer
 
     def check_token(self, batch: Batch) -> None:
-        """Raise a `RefusedError` unless the batch has a token of its epoch.
+        """Raise a `RefusedError` unless the batch has a valid token of its epoch.
 
-        Whether the token was spent before is seen when the batch is stored: another batch with the
-        token's id is refused.
+        This does not check whether the token was spent before. Storing the batch does: a second
+        batch with the id of the token is refused.
         """
         issuer = self._issuers.get(batch.epoch)
         if issuer is None:

@@ -1,8 +1,8 @@
 """The proxy over HTTP: its routes, and the handlers that answer them.
 
-Batches, which are nearly all requests, are answered in front of the routes (`BatchEndpoint`). A
-batch is the only part of a request that is written. Addresses are used by the rate limit only,
-and refusals are counted, not logged, because a log would add the time.
+Nearly all requests send a batch. `BatchEndpoint` answers them before Starlette looks for a route.
+Of such a request the proxy writes only the batch to the disk. Only the rate limit uses addresses.
+Refusals are counted but not logged, because a line of the log would show when the request came.
 """
 
 import time
@@ -45,7 +45,13 @@ from sottovoce.service.widget import build_script_routes
 def build_app(
     proxy: Proxy, settings: ProxySettings, *, clock: Callable[[], float] = time.monotonic
 ) -> Starlette:
-    """Build the application; its lifespan runs the heartbeat and finishes pending writes."""
+    """Build the application. Its lifespan runs the heartbeat and finishes pending writes.
+
+    Args:
+        proxy: The proxy that answers.
+        settings: The settings of the proxy.
+        clock: Returns seconds for the rate limits.
+    """
     limit, page = RateLimit(settings.rate, clock), settings.page
     has_accounts = settings.attester is not None
     writer: GroupCommit[Batch, None] = GroupCommit(proxy.intake.store_batches)
@@ -59,7 +65,7 @@ def build_app(
         try:
             yield
         finally:
-            # The heartbeat first: no tick may end an epoch while the last batches are written.
+            # Stop the heartbeat first: no tick may end an epoch while the last batches are written.
             await run_in_threadpool(heartbeat.stop)
             await writer.finish()
             await api.issuer.finish()
@@ -84,16 +90,16 @@ def build_app(
         exception_handlers=build_error_handlers(),
         lifespan=run_heartbeat,
     )
-    # A redirect would answer addresses that the protocol does not have.
+    # The protocol has no paths that differ by a slash at the end: answer 404, not a redirect.
     app.router.redirect_slashes = False
     return app
 
 
 class BatchEndpoint:
-    """Takes batches, and answers 202 when one is on disk. Other requests go to `app`.
+    """Stores each batch and answers 202 once it is on disk. Passes other requests on to `app`.
 
-    It is a middleware because Starlette's layers for routes and errors would take 10% more time for
-    a batch, and its objects for requests and answers a third more.
+    It is a middleware for speed: Starlette's layers for routes and errors would make a batch take
+    10% longer, and its request and response objects would make it take a third longer.
     """
 
     def __init__(
@@ -111,7 +117,7 @@ class BatchEndpoint:
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The lifespan's messages pass here, too.
+        # Messages of the lifespan come here too.
         if scope["type"] != "http" or scope["path"] != routes.BATCHES:
             await self._app(scope, receive, send)
             return
@@ -127,24 +133,24 @@ class BatchEndpoint:
         await send({"type": "http.response.body"})
 
     async def take(self, scope: Scope, receive: Receive) -> None:
-        """Return when the batch of a request is on disk, or raise why it is refused."""
+        """Return once the batch of a request is on disk, or raise the error that refuses it."""
         if scope["method"] != "POST":
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
         check_sender(scope, self._origins)
         intake, address, epoch = self._proxy.intake, _get_address(scope), None
-        # Before the body is read: what is above the limit costs no memory.
+        # Check the limit before the body is read, so that a refused request takes no memory.
         _raise_if_limited(self._limit.begin(address, intake.epoch))
         try:
             batch = intake.check(await read_body(scope, receive, intake.batch_size))
             await self._writer.write(batch)
             epoch = batch.epoch
         finally:
-            # Only a batch on disk counts against the address's share of the epoch.
+            # `epoch` is None unless the batch is on disk: refused batches do not count.
             self._limit.end(address, epoch)
 
 
 class Api:
-    """The handlers of all other routes."""
+    """The handlers of all requests that send no batch."""
 
     def __init__(
         self,
@@ -157,8 +163,8 @@ class Api:
         self._limit = limit
         self._origins = settings.origins
         self.issuer = GroupCommit(proxy.accounts.issue_tokens)
-        # A limit of its own: tokens of a whole crowd behind one address must not use up its
-        # batches.
+        # Requests for tokens have their own limit, without a number for each epoch. They must not
+        # use up the batches that an address may send.
         self._token_limit = RateLimit(replace(settings.rate, per_epoch=0), clock)
 
     async def get_manifest(self, request: Request) -> Response:
@@ -190,7 +196,7 @@ class Api:
         return send_file(request, data, sha256.hex(), CACHE_FOREVER, compressed)
 
     async def check_would_take(self, request: Request) -> Response:
-        """Answer whether a batch would be taken now: devices ask before they pay."""
+        """Answer whether the proxy would take a batch now. Devices ask before they pay for one."""
         intake = self._proxy.intake
         try:
             intake.check_would_take(parse_hash(request))
@@ -198,13 +204,13 @@ class Api:
             answer = Response(status_code=HTTPStatus.NO_CONTENT)
         except (SottovoceError, HTTPException) as error:
             answer = answer_error(error)
-        # Without it, a cache may store a 410.
+        # Without this header, a cache may store an answer 410.
         answer.headers["Cache-Control"] = "no-store"
         return answer
 
     async def issue_token(self, request: Request) -> Response:
         check_sender(request.scope, self._origins)
-        # A proxy that takes no batches must not use up turns of accounts either.
+        # While the proxy takes no batches, a token would use up a turn of the account for nothing.
         self._proxy.intake.check_not_paused()
         _raise_if_limited(self._token_limit.begin(_get_address(request.scope), 0))
         body = await read_body(request.scope, request.receive, REQUEST_BYTES)

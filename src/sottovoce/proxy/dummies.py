@@ -1,8 +1,8 @@
-"""The proxy's own reports: uniformly random, so that they hide a person as others' noise does.
+"""Dummies: uniformly random reports of the proxy, which hide people as the noise of others does.
 
-They protect people even if everybody else in the crowd is fake. They are drawn and sealed while the
-epoch is open, as time passes, and stored with the batches. So the end of the epoch takes no longer
-because of them, and a crash neither loses nor doubles one.
+Dummies protect a person even if everybody else in the crowd is fake. The proxy draws and seals
+some at every tick while the epoch is open, and stores them with the batches. So they do not delay
+the end of the epoch, and a crash neither loses a dummy nor adds one twice.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,17 @@ from sottovoce.protocol import Manifest, SignedManifest, seal_reports
 from sottovoce.proxy.shuffle import Entropy, draw_below
 from sottovoce.proxy.store import ProxyStore
 
-# Dummies that are sealed and stored in one transaction: about a tenth of a second of work.
+# Dummies that one transaction stores. Sealing them takes about a tenth of a second.
 DUMMIES_AT_ONCE = 1000
-# Dummies that one tick draws before the end of the epoch, however many the terms ask for.
+# Dummies that one tick draws before the end of the epoch, even if more are due.
 MAX_DUMMIES_PER_TICK = 50_000
 
 
 def count_due_dummies(manifest: Manifest, now: float) -> int:
-    """Return how many dummies there should be by now."""
+    """Return how many dummies should be stored at the time `now`, in Unix seconds.
+
+    The number grows evenly from the opening to the closing of the epoch.
+    """
     elapsed = (now - manifest.opens) / (manifest.closes - manifest.opens)
     return int(manifest.terms.dummies * min(max(elapsed, 0.0), 1.0))
 
@@ -34,7 +37,7 @@ def draw_dummies(
     *,
     limit: int = MAX_DUMMIES,
 ) -> None:
-    """Draw and store the dummies that are due and missing, but at most `limit` of them."""
+    """Draw and store dummies until `due` are stored, but at most `limit` new ones."""
     with store.read_batches() as tables:
         missing = min(due - tables.count_dummies(), limit)
     for sealed in seal_dummies(signed, missing, entropy):
@@ -43,7 +46,7 @@ def draw_dummies(
 
 
 def seal_dummies(signed: SignedManifest, count: int, entropy: Entropy) -> Iterator[bytes]:
-    """Draw and seal dummies, several at a time."""
+    """Draw dummies and yield them sealed, up to `DUMMIES_AT_ONCE` joined together."""
     manifest = signed.manifest
     assert manifest.public_key is not None, "an epoch that asks for reports"
     n_signed = 2 * manifest.build().n_directions if count > 0 else 0

@@ -1,7 +1,7 @@
-"""The two files of one epoch: the batches that came in, and their reports in random order.
+"""The two files of an epoch: the stored batches, and their reports in random order.
 
-Each file is deleted as a whole when it is no longer needed. So no row must be overwritten, and no
-file of the folder keeps what was deleted.
+Each file is deleted as a whole when it is no longer needed. So no row has to be overwritten, and no
+deleted data stays in the folder.
 """
 
 import errno
@@ -18,15 +18,16 @@ from sottovoce.storage.database import Database, FileIdentity
 from sottovoce.storage.files import sync_folder
 
 _TABLES = (
-    # By a number, since SQLite handles long rows of tables without one badly.
+    # The key is a number: SQLite is slow with long rows in tables without a rowid.
     """CREATE TABLE batches (
         place INTEGER PRIMARY KEY,
         id BLOB NOT NULL,
         sealed BLOB NOT NULL
     )""",
-    # A copy under another id is recognised by its first encapsulated key, which is fresh.
+    # Finds reports that are sent again under another id: the sealed reports of a batch begin with
+    # an encapsulated key of 32 bytes, which no other batch has.
     "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
-    # The proxy's own random reports, several in a row of the table.
+    # The proxy's own random reports. Each row of the table has several.
     """CREATE TABLE dummies (
         part INTEGER PRIMARY KEY,
         sealed BLOB NOT NULL
@@ -34,18 +35,18 @@ _TABLES = (
 )
 
 
-# Size of a file of batches on the disk, as measured for 1 to 100 reports in a batch:
-#   STORED_BYTES_FACTOR * sealed reports + ROW_OVERHEAD_BYTES for each batch.
+# Bytes of a file of batches on the disk, as measured for 1 to 100 reports in a batch:
+#   STORED_BYTES_FACTOR * bytes of sealed reports + ROW_OVERHEAD_BYTES * batches.
 STORED_BYTES_FACTOR = 1.2
 ROW_OVERHEAD_BYTES = 150
 
-# Written to see whether there is room: more than a few batches.
+# Size of the row that checks whether the disk can be written. It is larger than a few batches.
 PROBE_BYTES = 65_536
 
-# A reservation leaves this much free on the disk, for write-ahead logs and models.
+# Bytes that a reservation leaves free on the disk, for write-ahead logs and models.
 SPARE_BYTES = 2**22
 
-# Room for shuffled reports is reserved in multiples of this.
+# Room for shuffled reports is reserved in multiples of this size.
 RESERVATION_STEP_BYTES = 2**20
 
 # Files that SQLite keeps next to a database: its write-ahead log and the index of the log.
@@ -53,24 +54,27 @@ DATABASE_SUFFIXES = ("-wal", "-shm", "")
 
 
 def estimate_stored_bytes(n_batches: int, reports_per_batch: int, n_dummies: int = 0) -> int:
-    """Return the size of a file with these batches and dummies."""
+    """Return the bytes of a batch file with this content, without the shuffled reports."""
     n_reports = n_batches * reports_per_batch + n_dummies
     return int(STORED_BYTES_FACTOR * n_reports * SEALED_BYTES) + n_batches * ROW_OVERHEAD_BYTES
 
 
 def estimate_disk_bytes(n_batches: int, reports_per_batch: int, n_dummies: int = 0) -> int:
-    """Return the bytes that batches and dummies take on the disk, stored and shuffled."""
+    """Return the bytes that both files of an epoch take with these batches and dummies."""
     n_reports = n_batches * reports_per_batch + n_dummies
     return estimate_stored_bytes(n_batches, reports_per_batch, n_dummies) + n_reports * SEALED_BYTES
 
 
 def compute_place(batch: Batch) -> int:
-    """Return the key of a batch's row: a hash, since the id might not be random."""
+    """Return the key of a batch's row, which decides the order of rows.
+
+    It is a hash of the id, because a client might choose ids that are not random.
+    """
     return int.from_bytes(blake2b(batch.id, digest_size=8).digest(), "big", signed=True)
 
 
 class BatchTables:
-    """The batches and dummies of one epoch. The order of rows is not that of arrival."""
+    """The tables of batches and dummies of an epoch. Batches are not in the order of arrival."""
 
     def __init__(self, connection: sqlite3.Connection):
         self.connection = connection
@@ -108,7 +112,7 @@ class BatchTables:
         return int(count)
 
     def add_dummies(self, sealed: bytes) -> None:
-        """Store sealed dummies that are joined together."""
+        """Store several sealed dummies, joined together, in one row."""
         self.connection.execute("INSERT INTO dummies (sealed) VALUES (?)", (sealed,))
 
     def count_dummies(self) -> int:
@@ -122,7 +126,10 @@ class BatchTables:
         self.connection.execute("DELETE FROM dummies WHERE part = -1")
 
     def read_reports(self) -> Iterator[bytes]:
-        """Yield all sealed reports, those of a batch together, in the same order at every call."""
+        """Yield all sealed reports, in the same order at every call.
+
+        Each item joins the reports of a batch, or those of a row of dummies.
+        """
         for table in ("batches", "dummies"):
             query = f"SELECT sealed FROM {table} ORDER BY rowid"  # noqa: S608 - our own names
             for (sealed,) in self.connection.execute(query):
@@ -130,18 +137,21 @@ class BatchTables:
 
 
 class BatchFile:
-    """The database of one epoch's batches, created if missing, for one thread at a time."""
+    """The database of an epoch's batches, which is created if missing.
+
+    Only one thread at a time may use it.
+    """
 
     def __init__(self, path: Path):
         self.path = path
         self._database = Database(path, _TABLES, wait=1.0, shared=True)
         self.tables = BatchTables(self._database.connection)
         self._file_identity = FileIdentity(path)
-        self._file_identity.check()  # remembers this file: a later check compares with it
+        self._file_identity.check()  # later checks compare the file with this first one
 
     @contextmanager
     def transaction(self) -> Iterator[BatchTables]:
-        """Commit the block as a whole to the disk when it ends, or nothing after an error."""
+        """Commit the changes of the block to the disk when it ends; roll back after an error."""
         with self._database.transaction():
             yield self.tables
 
@@ -154,10 +164,11 @@ class BatchFile:
 
 
 class ReportFile:
-    """The reports of one epoch in random order, in a plain file, which is created if missing.
+    """A plain file with the reports of an epoch in random order, which is created if missing.
 
-    Its room is reserved before a batch is acknowledged, so that a disk that is full at the end of
-    the epoch cannot prevent mixing. It stays open: it can be read even if the folder is gone.
+    The proxy reserves room in this file before it acknowledges a batch, so that a disk that is full
+    at the end of the epoch cannot prevent mixing. The file stays open, so it can be read even if
+    the folder is gone.
     """
 
     def __init__(self, path: Path):
@@ -169,14 +180,14 @@ class ReportFile:
             raise self._to_store_error(error) from error
 
     def reserve(self, size: int) -> None:
-        """Make the disk set aside this many bytes.
+        """Reserve `size` bytes on the disk for the file.
 
         Raises:
-            StoreError: There is not enough room. What was reserved before stays reserved.
+            StoreError: There is not enough room. Earlier reservations stay.
         """
         if size <= self._reserved:
             return
-        # In steps, since a reservation takes time.
+        # Round up to a multiple, so that not every batch makes a reservation, which takes time.
         size = -(-size // RESERVATION_STEP_BYTES) * RESERVATION_STEP_BYTES
         missing = size - self._reserved
         try:
@@ -185,15 +196,15 @@ class ReportFile:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.posix_fallocate(self._handle, 0, size)
         except OSError as error:
-            # Some file systems reserve nothing: there a full disk delays mixing until it has room.
+            # Some file systems cannot reserve room: on these, a full disk delays mixing.
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                # ext4 does not release what it had set aside before it was full.
+                # When ext4 runs full, it does not release the part that it has reserved already.
                 os.ftruncate(self._handle, self._reserved)
                 raise self._to_store_error(error) from error
         self._reserved = size
 
     def write(self, runs: Iterable[bytes]) -> None:
-        """Replace the content; it is on disk when this returns."""
+        """Replace the content of the file by these pieces. They are on disk when this returns."""
         size = 0
         try:
             os.lseek(self._handle, 0, os.SEEK_SET)
@@ -209,7 +220,11 @@ class ReportFile:
         self._reserved = size
 
     def read(self, start: int, size: int) -> bytes:
-        """Return a part of the content; raise a `LostError` if the file is too short for it."""
+        """Return `size` bytes from the position `start`.
+
+        Raises:
+            LostError: The file is too short.
+        """
         content = bytearray()
         try:
             os.lseek(self._handle, start, os.SEEK_SET)
@@ -229,7 +244,7 @@ class ReportFile:
         os.close(self._handle)
 
     def _count_free_bytes(self) -> int:
-        # Asks for the open file, because its folder may be gone.
+        # Ask for the disk of the open file, because its folder may be gone.
         disk = os.fstatvfs(self._handle)
         return disk.f_bavail * disk.f_frsize
 
@@ -243,17 +258,17 @@ def delete_file(path: Path) -> None:
 
 
 class EpochFiles:
-    """The files of the running epoch, and of those that the server does not have yet."""
+    """The files of the running epoch, and of earlier epochs that the server does not have yet."""
 
     def __init__(self, folder: Path):
         self._folder = folder
         self.batches: BatchFile | None = None
-        """The batches of the running epoch; None if none asks for reports."""
+        """The batches of the running epoch; None if no epoch that asks for reports is running."""
         self._running: int | None = None
         self._reports: dict[int, ReportFile] = {}
 
     def begin(self, epoch: int) -> bool:
-        """Open or create the files of the epoch that runs now; return whether they existed."""
+        """Open or create the files of the running epoch; return whether its batch file existed."""
         if self.batches is not None:
             self.batches.close()
             self.batches = None
@@ -271,7 +286,7 @@ class EpochFiles:
         return existed
 
     def reserve(self, size: int) -> None:
-        """Reserve room for the shuffled reports of the running epoch."""
+        """Reserve `size` bytes for the shuffled reports of the running epoch."""
         if self._running is not None:
             self.open_reports(self._running).reserve(size)
 
@@ -282,10 +297,14 @@ class EpochFiles:
         return self._reports[epoch]
 
     def delete_others(self, running: int | None, unsettled: Iterable[int], newest: int) -> None:
-        """Delete the files of all epochs but the running one and those not handed over yet.
+        """Delete the files of all epochs that are neither running nor waiting to be handed over.
 
-        Files of epochs after `newest` stay: somebody has put back an old copy of the database,
-        which will follow the server to that epoch.
+        Args:
+            running: The running epoch, if there is one.
+            unsettled: Epochs whose reports the server has not confirmed yet.
+            newest: The newest epoch in the database. Files of later epochs stay: somebody has
+                restored an old copy of the database, and the proxy will need these files when it
+                has followed the server to their epochs.
         """
         needed = {*unsettled, *([] if running is None else [running])}
         names = {_name_report_file(epoch) for epoch in needed}
@@ -313,7 +332,7 @@ def name_batch_file(epoch: int) -> str:
 
 
 def _parse_epoch(path: Path) -> int:
-    """Return the epoch in the name of a file, or 0 if there is none."""
+    """Return the epoch in the name of a file, or 0 if the name has no epoch."""
     number = path.name.split("-")[1]
     return int(number) if number.isdecimal() else 0
 

@@ -1,11 +1,12 @@
 """The end of an epoch: shuffle its reports or discard them, then hand them to the server.
 
-The shuffled reports are written and synced first. Then one transaction records the flush: from
-there on the epoch is over, and its batches are deleted. A crash before it leaves the batches as
-they were, and the next attempt draws a new order.
+The proxy first writes and syncs the shuffled reports. Then one transaction records the flush. After
+this transaction the epoch is over, and its batches are deleted. A crash before the transaction
+leaves the batches as they were, and the next attempt draws a new order.
 
-Handing over can be repeated at any point without counting a report twice: a chunk is named by its
-bytes, which are fixed once it is stored, and the server counts each name once.
+Handing over can be repeated at any point, and no report is counted twice. The name of a chunk is
+derived from its bytes, which do not change once they are stored, and the server counts each name
+once.
 """
 
 import logging
@@ -32,20 +33,27 @@ def flush(
 ) -> tuple[int, FlushedEpoch]:
     """Shuffle the epoch's batches and dummies, or discard them if there are too few batches.
 
-    The intake must be closed before.
+    Close the intake before you call this.
+
+    Args:
+        store: The store of the proxy.
+        signed: The manifest of the epoch.
+        min_batches: The crowd; with fewer batches the epoch is discarded.
+        chunk_reports: Reports in a chunk.
+        entropy: Returns random bytes.
 
     Returns:
-        The number of batches, and what became of them.
+        The number of batches, and the ended epoch, which has no reports if it was discarded.
     """
     manifest = signed.manifest
-    # A write transaction: it waits for a last batch that is on its way to the disk.
+    # A write transaction waits until the last batch that was accepted is on disk.
     with store.write_batches() as tables:
         n_batches = tables.count_batches()
     n_reports = n_dummies = 0
     if n_batches >= min_batches and n_batches:
         n_reports, n_dummies = n_batches * manifest.terms.reports, manifest.terms.dummies
-        # On a full disk the missing dummies are drawn in memory for this shuffle: only the room for
-        # the shuffled reports is reserved.
+        # If the disk is too full to store the missing dummies, draw them in memory below: only the
+        # shuffled reports have reserved room.
         with suppress(StoreError):
             draw_dummies(store, signed, n_dummies, entropy)
         with store.read_batches() as tables:
@@ -57,7 +65,7 @@ def flush(
     n_shuffled = n_reports + n_dummies
     result = FlushedEpoch(manifest.epoch, signed.hash, chunk_reports, n_shuffled, n_dummies)
     with store.write() as tables:
-        # The shuffled file is on disk by now: after this the batches may be deleted.
+        # The shuffled reports are on disk, so the batches may be deleted after this.
         tables.add_flush(result)
     if n_reports:
         log.info(
@@ -73,7 +81,7 @@ def flush(
 
 
 def discard(store: ProxyStore, signed: SignedManifest) -> int:
-    """End an epoch that the server has left behind; return how many reports are lost."""
+    """End an epoch that the server has ended without us; return how many reports are lost."""
     manifest = signed.manifest
     with store.write_batches() as tables:
         n_lost = tables.count_batches() * manifest.terms.reports
@@ -86,13 +94,20 @@ def discard(store: ProxyStore, signed: SignedManifest) -> int:
 def hand_over(
     store: ProxyStore, upstream: Upstream, flushed: FlushedEpoch, current_epoch: int
 ) -> int:
-    """Send the chunks of one epoch, then commit it; return how many of its reports are lost.
+    """Send the chunks of an epoch to the server, then commit the epoch.
 
-    `current_epoch` is the epoch that the server publishes now.
+    Args:
+        store: The store of the proxy.
+        upstream: The server.
+        flushed: The epoch.
+        current_epoch: The epoch that the server publishes now.
+
+    Returns:
+        How many reports of the epoch are lost.
     """
     delivered = flushed.delivered
     try:
-        # In order, so that one number says which chunks have arrived.
+        # Send chunks in order, so that a single number tells which of them have arrived.
         for position in range(flushed.delivered, flushed.chunks):
             sealed = store.read_chunk(flushed, position)
             upstream.put_chunk(Chunk(flushed.epoch, flushed.manifest_hash, sealed))
@@ -100,12 +115,13 @@ def hand_over(
             _store_delivered(store, flushed, delivered)
         _commit(store, upstream, flushed)
     except RefusedError as error:
-        # A server at a later epoch takes nothing of this one any more. It may not even know the
-        # epoch, if its database was restored: asking for ever would keep all later epochs here.
+        # A server at a later epoch takes no more chunks of this one, and does not even know the
+        # epoch if its database was restored. Give up then: trying again would block all later
+        # epochs.
         if flushed.epoch >= current_epoch and not isinstance(error, ClosedError):
             raise
-        # A server counts every chunk that has arrived, unless there are dummies: then it counts
-        # nothing of a proxy that has not confirmed that this was all.
+        # Without dummies, the server counts every chunk that has arrived. With dummies, it counts
+        # chunks only after the proxy has committed the epoch.
         n_counted = 0 if flushed.dummies else flushed.count_reports(delivered)
         return _log_lost(flushed, flushed.reports - n_counted, error)
     except LostError as error:
@@ -114,9 +130,9 @@ def hand_over(
 
 
 def _commit(store: ProxyStore, upstream: Upstream, flushed: FlushedEpoch) -> None:
-    """Commit the epoch. If the server has other counts, mark all chunks undelivered.
+    """Commit the epoch. If the server has other counts, mark all chunks as undelivered.
 
-    The next tick then sends them again.
+    The next tick then sends all chunks again.
     """
     try:
         upstream.commit(flushed.epoch, flushed.manifest_hash, flushed.chunks, flushed.reports)
@@ -128,8 +144,8 @@ def _commit(store: ProxyStore, upstream: Upstream, flushed: FlushedEpoch) -> Non
 
 
 def _store_delivered(store: ProxyStore, flushed: FlushedEpoch, delivered: int) -> None:
-    # Storing it only saves repetition, since the server recognises repeated chunks: a disk that
-    # cannot be written must not stop the delivery.
+    # A disk that cannot be written must not stop the delivery: the stored number only avoids that
+    # chunks are sent again, and the server recognises repeated chunks.
     with suppress(StoreError), store.write() as tables:
         tables.set_delivered(flushed.epoch, delivered)
 

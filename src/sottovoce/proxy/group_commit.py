@@ -1,4 +1,4 @@
-"""Transactions that many requests share: a disk syncs only a few hundred times a second."""
+"""Transactions that store many requests, because a disk syncs only a few hundred times a second."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,17 +10,17 @@ Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 MAX_REQUESTS_PER_TRANSACTION = 512
-# More requests are refused, since those that wait are held in memory.
+# Requests that may wait in memory; further ones are refused.
 MAX_PENDING_REQUESTS = 8192
 
 
 class GroupCommit(Generic[Request, Answer]):
-    """Stores batches, or requests for tokens: all that arrive during one sync share the next.
+    """Stores requests in groups: those that arrive during a sync share the next transaction.
 
     Args:
-        store_all: Stores several requests in one transaction; returns an answer or an error for
-            each. It runs in a thread.
-        max_pending: Requests that may wait at once.
+        store_all: Stores several requests in one transaction, in a thread; returns an answer or an
+            error for each request.
+        max_pending: Requests that may wait at the same time.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class GroupCommit(Generic[Request, Answer]):
         self._task: asyncio.Task[None] | None = None
 
     async def write(self, request: Request) -> Answer:
-        """Return the answer once the request is on disk, or raise its error."""
+        """Store a request; return its answer once it is on disk, or raise its error."""
         if len(self._pending) >= self._max_pending:
             raise UnavailableError("too many requests are waiting to be stored")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -57,10 +57,10 @@ class GroupCommit(Generic[Request, Answer]):
             try:
                 requests = [request for request, _ in group]
                 outcomes = await asyncio.to_thread(self._store_all, requests)
-            except Exception as error:  # a bug must not leave anybody waiting
+            except Exception as error:  # a bug must not leave the senders waiting
                 outcomes = [error] * len(group)
             for (_, future), outcome in zip(group, outcomes, strict=True):
-                if future.done():  # the sender has hung up
+                if future.done():  # the sender has disconnected
                     continue
                 if isinstance(outcome, Exception):
                     future.set_exception(outcome)

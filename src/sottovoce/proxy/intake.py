@@ -1,8 +1,8 @@
-"""The batches of the open epoch, each on disk before it is acknowledged.
+"""The intake: it checks batches of the open epoch and stores them before they are acknowledged.
 
-A batch is checked twice: when it arrives, which is cheap and needs no disk, and again inside the
-transaction that stores it. A flush closes the intake first and takes the same lock afterwards, so
-every batch is either part of the flush or refused.
+A batch is checked twice: without the disk when it arrives, and again inside the transaction that
+stores it. A flush first closes the intake and then waits for this transaction, so every batch is
+either part of the flush or refused.
 """
 
 import threading
@@ -24,7 +24,7 @@ from sottovoce.proxy.epoch_files import SPARE_BYTES, BatchTables, estimate_store
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import ProxyStore
 
-# Seconds after which a device that found the epoch full may ask again.
+# Seconds that a device must wait before it asks again if the epoch was full.
 RETRY_WHEN_FULL_SECONDS = 3600.0
 
 _CLOSED_MESSAGE = "this epoch is over; the next one needs a new manifest"
@@ -34,13 +34,16 @@ _FULL_MESSAGE = "this epoch takes no more batches"
 
 @dataclass(frozen=True)
 class EpochGate:
-    """An epoch and whether it still takes batches; replaced as a whole, never half changed."""
+    """An epoch, and whether it still takes batches.
+
+    It is immutable, so that no thread sees a new epoch with the state of the old one.
+    """
 
     signed: SignedManifest
     is_open: bool
 
     def check(self, batch: Batch) -> None:
-        """Raise a `RefusedError` if the batch is of another epoch, or if this one is over."""
+        """Raise a `RefusedError` if the batch is of another epoch, or if this epoch is over."""
         manifest = self.signed.manifest
         if batch.manifest_hash != self.signed.hash or batch.epoch != manifest.epoch:
             raise WrongEpochError(f"not a batch of the current manifest, epoch {manifest.epoch}")
@@ -56,9 +59,9 @@ class Intake:
 
     Args:
         store: Where batches are stored.
-        settings: Limits of an epoch.
+        settings: The settings of the proxy, with the limits of an epoch.
         clock: Returns Unix seconds.
-        is_paused: Returns whether a batch that came now could not be counted.
+        is_paused: Returns whether batches are refused because they could not be counted.
         accounts: Checks tokens, if the terms ask for accounts.
     """
 
@@ -78,10 +81,10 @@ class Intake:
         self._lock = threading.Lock()
         self._gate: EpochGate | None = None
         self.n_waiting = 0
-        """Batches that wait for the end of the epoch."""
+        """Stored batches, which wait for the end of the epoch."""
 
     def open(self, signed: SignedManifest, *, n_waiting: int = 0) -> None:
-        """Take batches of an epoch, of which some may be stored already."""
+        """Take batches of an epoch from now on; `n_waiting` of them are stored already."""
         self.n_waiting = n_waiting
         self._gate = EpochGate(signed, is_open=True)
 
@@ -90,13 +93,13 @@ class Intake:
         self._gate = EpochGate(signed, is_open=False)
 
     def reset_waiting(self) -> None:
-        """Count the batches as flushed."""
+        """Set the number of waiting batches to 0 after a flush."""
         with self._lock:
             self.n_waiting = 0
 
     @property
     def epoch(self) -> int:
-        """The epoch that clients are shown; 0 before the first."""
+        """The epoch that clients are shown; 0 before the first epoch."""
         return 0 if self._gate is None else self._gate.signed.manifest.epoch
 
     @property
@@ -106,7 +109,7 @@ class Intake:
         return batch_size(terms.reports, accounts=terms.accounts)
 
     def check(self, data: bytes) -> Batch:
-        """Return the batch, or raise what its sender should know."""
+        """Decode and check a batch without the disk, or raise the error that its sender gets."""
         gate = self._get_active_gate()
         terms = gate.signed.manifest.terms
         batch = Batch.decode(data, terms.reports, accounts=terms.accounts)
@@ -117,7 +120,10 @@ class Intake:
         return batch
 
     def check_would_take(self, manifest_hash: bytes) -> None:
-        """Raise the error that a batch of this manifest would get: devices ask before they pay."""
+        """Raise the error that a batch of this manifest would get now.
+
+        Devices ask this before they pay for a batch.
+        """
         gate = self._get_active_gate()
         # A cache may have shown the device an epoch that is over.
         if manifest_hash != gate.signed.hash:
@@ -128,7 +134,7 @@ class Intake:
             raise FullError(_FULL_MESSAGE, RETRY_WHEN_FULL_SECONDS)
 
     def check_not_paused(self) -> None:
-        """Raise an `UnavailableError` while nothing is taken."""
+        """Raise an `UnavailableError` while the proxy takes no batches."""
         if self._is_paused():
             raise UnavailableError(_PAUSED_MESSAGE)
 
@@ -152,27 +158,28 @@ class Intake:
             try:
                 n_reports = self._count_reports(self.n_waiting + len(batches))
                 with self._store.write_batches(n_reports) as tables:
-                    # Inside the transaction: a flush closes the gate and then waits for it.
+                    # Get the gate inside the transaction: a flush first closes the gate and then
+                    # waits for the transaction.
                     gate = self._get_gate()
-                    # Counted down below: `n_waiting` changes only after the transaction is on disk.
+                    # `n_waiting` changes only when the transaction is on disk: count the room here.
                     room = self._count_max_batches(gate) - self.n_waiting
                     for batch in batches:
                         outcome = _add_batch(batch, gate, tables, room)
                         room -= outcome is True
                         outcomes.append(outcome)
             except (ClosedError, StoreError) as error:
-                # One transaction for all: after an error nobody's batch is on disk.
+                # All batches share the transaction: after an error none of them is on disk.
                 return [error] * len(batches)
             self.n_waiting += outcomes.count(True)
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
 
     def _count_max_batches(self, gate: EpochGate) -> int:
-        """Return how many batches the epoch takes; its dummies take room too."""
+        """Return how many batches the epoch takes, in the room that its dummies leave."""
         room = self._settings.most_bytes - SEALED_BYTES * gate.signed.manifest.terms.dummies
         return min(self._settings.most_batches, room // self.batch_size)
 
     def find_limit_problem(self) -> str | None:
-        """Return why the settings allow no crowd in this epoch, or None if they do."""
+        """Return why the limits of the settings allow no crowd in this epoch, else None."""
         gate = self._get_gate()
         terms = gate.signed.manifest.terms
         min_batches = self._settings.compute_min_crowd(terms)
@@ -187,21 +194,24 @@ class Intake:
         )
 
     def find_disk_problem(self) -> str | None:
-        """Reserve room for more batches; return why a crowd cannot be stored and mixed, or None.
+        """Reserve room for more batches, and check that the disk has enough for a crowd.
 
-        The proxy asks this at every tick, before devices pay.
+        The proxy calls this at every tick, so that devices do not pay for nothing.
+
+        Returns:
+            Why a crowd cannot be stored and mixed, or None if it can.
         """
         gate = self._get_gate()
         terms = gate.signed.manifest.terms
         min_batches = self._settings.compute_min_crowd(terms)
-        # A quarter more than now: until the next tick further batches come in.
+        # Expect a quarter more than now, since batches come in before the next tick.
         expected = max(min_batches, self.n_waiting + self.n_waiting // 4)
         try:
             self._store.reserve(self._count_reports(min(expected, self._count_max_batches(gate))))
         except StoreError as error:
             return f"{error}; epoch {self.epoch} could not be mixed, so nothing is taken until then"
         with self._store.read_batches() as tables:
-            # Dummies are drawn bit by bit; those on disk already need no more room.
+            # Some dummies may be on disk already; they need no more room.
             n_dummies = max(terms.dummies - tables.count_dummies(), 0)
         n_batches = max(min_batches - self.n_waiting, 0)
         required = SPARE_BYTES + estimate_stored_bytes(n_batches, terms.reports, n_dummies)
@@ -224,15 +234,15 @@ class Intake:
         )
 
     def _count_reports(self, n_batches: int) -> int:
-        """Return how many reports are mixed at the end of an epoch with this many batches."""
+        """Return how many reports `n_batches` batches and the dummies of the epoch have."""
         terms = self._get_gate().signed.manifest.terms
         return n_batches * terms.reports + terms.dummies
 
     def _get_active_gate(self) -> EpochGate:
-        """Return the gate, or raise an `UnavailableError` while nothing is taken.
+        """Return the gate, or raise an `UnavailableError` while the proxy takes no batches.
 
-        This comes before a batch is looked at: a device keeps a batch that it paid for, even one of
-        another epoch, and tries again.
+        Call this before a batch is decoded. After this error a device keeps the batch that it has
+        paid for and tries again, even if the batch is of another epoch.
         """
         gate = self._get_gate()
         self.check_not_paused()
@@ -249,12 +259,12 @@ class Intake:
 def _add_batch(
     batch: Batch, gate: EpochGate, tables: BatchTables, room: int
 ) -> bool | SottovoceError:
-    """Add a batch; return whether it is new, or why it is refused."""
+    """Add a batch; return whether it is new, or the error that refuses it."""
     try:
         gate.check(batch)
         if room > 0:
             return tables.add_batch(batch)
-        # A stored batch needs no room: its sender did not receive the answer.
+        # A batch that is stored already needs no room: its sender did not get the answer.
         if tables.has_batch(batch):
             return False
         raise FullError(_FULL_MESSAGE, RETRY_WHEN_FULL_SECONDS)

@@ -1,4 +1,4 @@
-"""The proxy's metrics. They count for all: nothing about one batch, one address or one moment."""
+"""The proxy's metrics: totals, which tell nothing about a single batch, address or moment."""
 
 from http import HTTPStatus
 
@@ -16,7 +16,7 @@ from sottovoce.errors import (
 from sottovoce.service.logs import Troubles
 from sottovoce.service.metrics import ServiceMetrics
 
-# Why a batch was refused, by the class of the error; the first class that fits counts.
+# Values of the label `reason` for refused batches. The first class of an error that fits counts.
 REFUSAL_REASONS: tuple[tuple[type[Exception], str], ...] = (
     (ProtocolError, "malformed"),
     (WrongEpochError, "wrong_epoch"),
@@ -30,12 +30,12 @@ REFUSAL_REASONS: tuple[tuple[type[Exception], str], ...] = (
 OTHER_REASON = "disconnected"
 RATE_REASON = "rate"
 
-# What becomes of an epoch.
+# Values of the label `outcome` for ended epochs.
 FLUSH_SHUFFLED = "shuffled"
 FLUSH_EMPTY = "empty"
-# Too few people reported.
+# Too few people have reported.
 FLUSH_DISCARDED = "discarded"
-# The server went on without this proxy.
+# The server has ended the epoch without this proxy.
 FLUSH_GIVEN_UP = "given_up"
 
 GAUGES = {
@@ -66,7 +66,7 @@ class Metrics(ServiceMetrics):
         self.untrusted = self.add_counter(
             "manifests_untrusted", "Manifests and shelves of the server that were refused"
         )
-        # Labels that are declared now are exported as 0 before the first event.
+        # Declare all labels, so that they are exported as 0 before the first event.
         for reason in (*(name for _, name in REFUSAL_REASONS), OTHER_REASON, RATE_REASON):
             self._refused.labels(reason)
         for outcome in (FLUSH_SHUFFLED, FLUSH_EMPTY, FLUSH_DISCARDED, FLUSH_GIVEN_UP):
@@ -82,7 +82,7 @@ class Metrics(ServiceMetrics):
         self._refused.labels(reason).inc()
 
     def list_notes(self) -> list[str]:
-        """Return what an operator should know although it is no fault of the proxy."""
+        """Return notes for the operator about things that are no fault of the proxy."""
         name, reason = "sottovoce_proxy_batches_refused_total", {"reason": RATE_REASON}
         n_limited = self.registry.get_sample_value(name, reason) or 0
         text = "Batches refused for their address ([rate]) since the start"

@@ -1,6 +1,7 @@
 """The server's manifests, models and catalogues, which the proxy serves to its clients.
 
-Clients are shown nothing before all of it is verified (`sottovoce.protocol.release`).
+The proxy shows an epoch to clients only after it has verified the manifest and all files
+(`sottovoce.protocol.release`).
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from sottovoce.service.files import compress
 
 
 def open_stored_manifest(raw: bytes, key: bytes) -> SignedManifest:
-    """Verify a manifest of the proxy's folder again with the key of the settings.
+    """Verify a manifest from the proxy's folder with the verification key of the settings.
 
     Raises:
         SettingsError: The key has changed since the manifest was accepted.
@@ -45,7 +46,7 @@ class MirroredEpoch:
     signed: SignedManifest
     files: Files
     compressed_catalogue: bytes
-    """The catalogue in gzip: its titles compress well, the numbers of a model do not."""
+    """The catalogue in gzip. A model is not compressed, since that would hardly make it smaller."""
 
     @classmethod
     def from_files(cls, signed: SignedManifest, files: Files) -> Self:
@@ -66,7 +67,14 @@ class MirroredShelf:
 
 
 class Mirror:
-    """Fetches what the server publishes, and keeps it for clients."""
+    """Fetches what the server publishes, and keeps it for clients.
+
+    Args:
+        store: The store of the proxy.
+        server: The source of manifests, models, catalogues and shelves.
+        settings: The settings of the proxy.
+        clock: Returns Unix seconds.
+    """
 
     def __init__(
         self,
@@ -81,7 +89,7 @@ class Mirror:
         self._keep_models = settings.keep_models
         self._clock = clock
         self.current = self._load_epoch()
-        """The newest epoch; None before the first."""
+        """The newest epoch; None before the first one is published."""
         self.shelf = self._load_shelf()
 
     def fetch_newer(self) -> MirroredEpoch | None:
@@ -92,7 +100,7 @@ class Mirror:
         """
         current = None if self.current is None else self.current.signed
         newest = None if current is None else (current.manifest.epoch, current.hash)
-        # Trust the key that signed the last manifest: a key that it replaced counts no more.
+        # Trust the key that signed the last manifest. A key that it has replaced is not valid now.
         signed = fetch_manifest(self._server, self._key if current is None else current.key, newest)
         if current is not None and signed.hash == current.hash:
             return None
@@ -104,13 +112,13 @@ class Mirror:
         try:
             _, files = fetch_release(signed, self._server, self._find_file)
         except UnavailableError as error:
-            # The previous epoch has ended either way, so this is more than a failed request.
+            # The server has ended the previous epoch, so nothing sent for it counts any more.
             epoch = signed.manifest.epoch
             raise RefusedError(f"epoch {epoch} has begun without this proxy: {error}") from error
         return MirroredEpoch.from_files(signed, files)
 
     def publish(self, epoch: MirroredEpoch) -> None:
-        """Show an epoch to clients from now on, and delete files that only old epochs need."""
+        """Show an epoch to clients from now on, and delete files that only old epochs used."""
         with self._store.write() as tables:
             tables.add_manifest(epoch.signed)
             for sha256, content in epoch.files.items():
@@ -128,11 +136,12 @@ class Mirror:
             return None
         stored = None if self.shelf is None else self.shelf.signed
         newest = None
-        # A stored shelf from the future was accepted while our clock was wrong: replace it.
+        # A stored shelf that is dated in the future was accepted while our clock was wrong: then
+        # accept an older one too.
         if stored is not None and stored.shelf.published <= self._clock() + DAY_SECONDS:
             newest = stored.shelf.published, stored.hash
         raw = self._server.shelf()
-        # Usually unchanged: skip reading and decoding its catalogue again.
+        # The shelf rarely changes: do not read and decode its catalogue again.
         if stored is not None and raw == stored.encode():
             return None
         signed, files = fetch_shelf(
@@ -159,9 +168,9 @@ class Mirror:
         return self._read_file("catalogue", sha256)
 
     def get_compressed_catalogue(self, sha256: bytes) -> bytes | None:
-        """Return a catalogue in gzip, if it is that of the current epoch or of the shelf."""
+        """Return a catalogue in gzip, or None unless the current epoch or the shelf has it."""
         current, shelf = self.current, self.shelf
-        # Compressing a large catalogue takes seconds, so it is done once, when it is published.
+        # Compressing a large catalogue takes seconds, so it is done only when it is published.
         if shelf is not None and sha256 == shelf.signed.shelf.catalogue:
             return shelf.compressed_catalogue
         if current is not None and sha256 == current.signed.manifest.catalogue:

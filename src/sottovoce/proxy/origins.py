@@ -1,8 +1,8 @@
-"""Web sites whose pages may use the proxy: the form of their names, and what browsers are told.
+"""Web sites whose pages may use the proxy: how they are named, and how browsers are answered.
 
 A browser lets a page of another origin read an answer only if the answer names that origin (CORS,
-in the Fetch standard). Starlette's middleware for it does not fit: it covers all paths, also those
-of the proxy's own page, and it tells refused origins part of it as well.
+in the Fetch standard). Starlette's middleware for CORS does not fit: it adds headers on all paths,
+also on those of the proxy's own page, and it sends some of them to origins that are refused.
 """
 
 import re
@@ -25,7 +25,7 @@ _ORIGIN_PATTERN = re.compile(
     rf"(?P<scheme>https?)://(?P<host>{_LABEL}(\.{_LABEL})*|\[[0-9a-f:]+\])"
     "(:(?P<port>[1-9][0-9]{0,4}))?"
 )
-# Patterns that an origin must match, from the coarse to the fine, and the rule to quote.
+# Patterns that an origin must match, from coarse to fine, each with the rule that an error quotes.
 _ORIGIN_RULES = (
     ("(?is)https?://.*", "it begins with https://"),
     ("[^*]*", "it names one host, without a wildcard"),
@@ -39,14 +39,14 @@ _OTHER_SITES = ("cross-site", "same-site")
 _PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "POST",
     "Access-Control-Allow-Headers": "content-type",
-    # Browsers ask before every batch, so all batches look alike, and an origin that is no longer
-    # allowed is refused at once.
+    # Make browsers ask before every batch: all batches then look alike, and an origin that is no
+    # longer allowed is refused at once.
     "Access-Control-Max-Age": "0",
 }
 
 
 def check_origin(origin: str) -> None:
-    """Raise a `SettingsError` unless it is the name of a site, as browsers write it.
+    """Raise a `SettingsError` unless `origin` is an origin in the form that browsers send.
 
     >>> check_origin("https://shop.example")
     """
@@ -84,10 +84,11 @@ def _has_shortest_form(host: str) -> bool:
 
 
 def check_sender(scope: Scope, allowed: Collection[str]) -> None:
-    """Raise an error if a page of a site that is not allowed made its visitor's browser send this.
+    """Raise an `HTTPException` if a browser sent the request for a page of a site not allowed.
 
-    Such a site could make a crowd out of its visitors' addresses. Browsers name the page's origin
-    with every POST, and say whether it is the proxy's own; other programs name none.
+    The site could otherwise use the addresses of its visitors to make up a crowd. With every POST,
+    a browser names the origin of the page and says whether this is the proxy's own origin. Programs
+    that are not browsers send no origin, and are allowed.
     """
     origin, site = get_header(scope, b"origin"), get_header(scope, b"sec-fetch-site")
     is_page = origin is not None or site in _OTHER_SITES
@@ -99,7 +100,7 @@ def _is_own(origin: str | None, site: str | None, host: str | None) -> bool:
     """Return whether the proxy's own page sent a request."""
     if site is not None:
         return site == "same-origin"
-    # Older browsers send the origin only.
+    # Older browsers send the `Origin` header only.
     return origin is not None and origin.partition("://")[2] == host
 
 
@@ -120,7 +121,7 @@ class CrossOrigin:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer = MutableHeaders(scope=message)
-                # On every answer, so that no cache gives one origin what was meant for another.
+                # Set `Vary` on every answer, so that a cache keeps one answer for each origin.
                 answer.add_vary_header("Origin")
                 if is_allowed:
                     answer["Access-Control-Allow-Origin"] = origin
@@ -134,7 +135,7 @@ class CrossOrigin:
 
 
 def _is_preflight(scope: Scope) -> bool:
-    """Return whether a browser asks if it may send a batch; to read files it need not ask."""
+    """Return whether a browser asks if a page may send a batch or a request for a token."""
     return (
         scope["method"] == "OPTIONS"
         and scope["path"] in (routes.BATCHES, routes.TOKENS)

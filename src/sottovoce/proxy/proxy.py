@@ -1,7 +1,8 @@
-"""The proxy: the paper's component 2. It strips, holds, shuffles and forwards.
+"""The proxy: it holds the batches of an epoch, shuffles their reports and forwards them.
 
-Clients cause what `intake` does, and `tick` is what the proxy does by itself. A tick can be cut off
-at any point and repeated: every step either is one transaction or may be done again.
+`Proxy.intake` handles the requests of clients; `Proxy.tick` does the regular work of the proxy. A
+tick can be interrupted at any point and repeated: each step is one transaction, or can be done
+again.
 """
 
 import logging
@@ -46,7 +47,7 @@ from sottovoce.storage.files import describe_full_disk
 
 log = logging.getLogger("sottovoce")
 
-# Troubles during which nothing is taken.
+# Names of the troubles during which the proxy takes no batches.
 PAUSING_TROUBLES = ("server", "folder", "room")
 
 
@@ -54,11 +55,11 @@ class Proxy:
     """A proxy of one server.
 
     Args:
-        store: Its database and files.
-        upstream: Its server.
-        settings: Its settings.
+        store: The database and the files of the proxy.
+        upstream: The server.
+        settings: The settings of the proxy.
         clock: Returns Unix seconds.
-        monotonic: Returns the seconds of a clock that nobody sets.
+        monotonic: Returns seconds of a clock that is never adjusted.
         entropy: Returns random bytes.
     """
 
@@ -81,17 +82,17 @@ class Proxy:
         self._process = draw_process_name()
         self._tick_lock = threading.Lock()
         self._has_asked = False
-        """Whether the server was asked since the start, however it answered."""
+        """Whether this process has asked the server, even if it got no answer."""
         self._is_agreed = False
-        """Whether server and proxy fitted together at the last tick."""
+        """Whether the last tick followed and contacted the server without a mismatch."""
         self._clock_ahead: float | None = None
-        """Seconds that our clock was ahead of the server's; None if they were not compared yet."""
+        """Seconds that our clock was ahead of the server's; None before the first comparison."""
         self._clock_offset = 0.0
-        """Our clock minus the monotonic one when it was last compared with the server's."""
+        """`clock()` minus `monotonic()`, when our clock was last compared with the server's."""
         self._handed_over: set[int] = set()
         """Epochs that this process has handed over, or given up as lost."""
         self._last_ended = 0
-        """The last epoch that was mixed, discarded or given up; 0 before the first."""
+        """The last epoch that was mixed, discarded or given up; 0 before the first one."""
         self.troubles = Troubles()
         self.mirror = Mirror(store, upstream, settings, clock)
         self.accounts = Accounts(store, settings, clock)
@@ -114,11 +115,11 @@ class Proxy:
 
     @property
     def manifest(self) -> SignedManifest | None:
-        """The manifest of the current epoch; None before the first."""
+        """The manifest of the current epoch; None before the first epoch."""
         return None if self.mirror.current is None else self.mirror.current.signed
 
     def check_ready(self) -> None:
-        """Raise an `UnavailableError` unless clients are served."""
+        """Raise an `UnavailableError` unless the proxy serves files and takes batches."""
         if self.mirror.current is None or self.mirror.shelf is None:
             raise UnavailableError("no manifest, or no shelf, has come from the server yet")
         reasons = self.find_pause_reasons()
@@ -127,13 +128,13 @@ class Proxy:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is taken; devices ask for it right before they pay."""
+        """Whether the proxy takes no batches. Devices ask right before they pay for one."""
         return bool(self.find_pause_reasons())
 
     def find_pause_reasons(self) -> list[str]:
-        """Return why a batch that came now could not be counted, as far as this proxy knows."""
+        """Return the known reasons for which a batch that came now could not be counted."""
         reasons = [self.troubles[name] for name in PAUSING_TROUBLES]
-        # These may change between two ticks, which update the troubles.
+        # Troubles are updated at a tick; the following reasons may change between two ticks.
         reasons.append(self.accounts.problem)
         if self._store.is_failing:
             reasons.append("the database cannot be written")
@@ -144,20 +145,23 @@ class Proxy:
         return [reason for reason in reasons if reason is not None]
 
     def tick(self) -> None:
-        """Do all regular work once; raise what failed, which a later tick does again."""
-        # In this order: an epoch that the server has left is given up before it could be mixed, and
-        # what devices have paid for is handed over before housekeeping.
+        """Do all steps of the regular work once; raise the first error after the last step.
+
+        A later tick repeats the steps that failed.
+        """
+        # The order matters: an epoch that the server has ended must be given up before the clock
+        # could end it, and reports are handed over before the next epoch is prepared.
         steps = (
             self._check_resources,
             self._agree,
             self._end_by_clock,
-            self._delete_files,  # who sent which reports, before anything is handed over
+            self._delete_files,  # batches, which link reports of a sender, before the hand-over
             self._forward,
             self._prepare_epoch,
             self._delete_files,
         )
         failures = []
-        # Never two ticks at once: each may end an epoch.
+        # Two ticks at the same time could both end the epoch.
         with self._tick_lock:
             for step in steps:
                 try:
@@ -170,7 +174,7 @@ class Proxy:
             raise failures[0]
 
     def _check_resources(self) -> None:
-        """Check tokens, certificates and the disk, before a device that has paid finds out."""
+        """Check the files, tokens, certificates and the disk."""
         self.troubles.update("folder", self._store.find_lost_file(), level=logging.ERROR)
         self.troubles.update("tokens", self.accounts.problem, level=logging.ERROR)
         expiring = describe_expiring(self._settings.certificates, self._clock())
@@ -181,13 +185,17 @@ class Proxy:
             self._store.check_writable()
 
     def _delete_files(self) -> None:
-        """Delete what is handed over, and the batches of what is mixed."""
+        """Delete the batches of mixed epochs, and all files of epochs that were handed over."""
         running = self._get_running()
         newest = 0 if self.manifest is None else self.manifest.manifest.epoch
         self._store.delete_settled(None if running is None else running.manifest.epoch, newest)
 
     def _agree(self) -> None:
-        """Follow the server and contact it, even if one fails, so that its operator sees it."""
+        """Follow the server and contact it.
+
+        The contact takes place even if following fails, so that the server's operator sees that
+        this proxy runs.
+        """
         self._is_agreed = False
         self._has_asked = True
         problems = []
@@ -204,7 +212,7 @@ class Proxy:
 
     @property
     def _is_clock_wrong(self) -> bool:
-        """Whether our clock and the server's differ too much."""
+        """Whether our clock and the server's differ by more than is allowed."""
         manifest = None if self.manifest is None else self.manifest.manifest
         return abs(self._clock_ahead or 0.0) > allowed_clock_skew(manifest)
 
@@ -233,12 +241,12 @@ class Proxy:
             self._open_intake(signed)
 
     def _end_by_clock(self) -> None:
-        """End an epoch that has waited as long as its terms say, even without the server."""
+        """End an epoch whose time is over by its terms, even if the server cannot be reached."""
         signed = self._get_running()
         if signed is None:
             return
-        # Wait a month longer where our clock may be wrong, or was not compared yet. Otherwise a
-        # wrong time would throw away what people have paid for.
+        # Wait a month longer if our clock may be wrong, or was not compared yet. With a wrong time
+        # the proxy could discard batches that people have paid for.
         is_doubtful = (
             self._clock_ahead is None or self._is_clock_wrong or self._has_clock_jumped(signed)
         )
@@ -252,7 +260,7 @@ class Proxy:
             if newer is not None:
                 self._begin_epoch(newer)
         finally:
-            # Even if no epoch begins: an item that was withdrawn must leave all lists.
+            # Follow the shelf even if the epoch fails: withdrawn items must leave all lists.
             self._follow_shelf()
 
     def _follow_shelf(self) -> None:
@@ -260,7 +268,7 @@ class Proxy:
         try:
             shelf = self.mirror.fetch_newer_shelf()
         except (ProtocolError, RefusedError, UnavailableError) as error:
-            # Reports continue: they are for the epoch's own catalogue.
+            # Batches are still taken: reports do not depend on the shelf.
             self.metrics.untrusted.inc(isinstance(error, ProtocolError))
             problem = f"lists stay as they are: {error}"
         self.troubles.update("shelf", problem, level=logging.ERROR)
@@ -268,9 +276,9 @@ class Proxy:
             self.mirror.publish_shelf(shelf)
 
     def _begin_epoch(self, newer: MirroredEpoch) -> None:
-        """Show a new epoch to clients, after the one before has ended."""
-        # The server counts nothing more of an epoch that it has left: mix and forward nothing of
-        # it, and let nobody else report in it.
+        """Give up the running epoch, if there is one, and show a new epoch to clients."""
+        # The server has ended the running epoch and counts no more of its reports. Do not mix or
+        # forward them, and take no further batches.
         signed = self._get_running()
         if signed is not None:
             self._give_up(signed)
@@ -280,7 +288,7 @@ class Proxy:
         self._show_epoch()
 
     def _show_epoch(self) -> None:
-        """Open the intake for the epoch that clients see, unless a tick before has done so."""
+        """Open the intake for the current epoch, unless an earlier tick has done so."""
         signed = self.manifest
         if signed is not None and signed.manifest.epoch != self.intake.epoch:
             self.accounts.follow(signed)
@@ -291,12 +299,12 @@ class Proxy:
             log.info("epoch %d: %s", signed.manifest.epoch, format_manifest_hash(signed.hash))
 
     def _open_intake(self, signed: SignedManifest) -> None:
-        """Take batches of an epoch, whose files are open, from now on."""
+        """Take batches of an epoch from now on. Its files must be open."""
         with self._store.read_batches() as tables:
             self.intake.open(signed, n_waiting=tables.count_batches())
 
     def _prepare_epoch(self) -> None:
-        """Make sure of the room for the running epoch, then draw the dummies that are due."""
+        """Check that the disk has room for the running epoch, then draw the due dummies."""
         signed = self._get_running()
         problem = None
         if signed is not None:
@@ -309,13 +317,13 @@ class Proxy:
             draw_dummies(self._store, signed, due, self._entropy, limit=limit)
 
     def _contact_server(self) -> None:
-        """Report the state of the current epoch, and end the epoch if the server says so."""
+        """Report the state of the current epoch to the server, and end the epoch if it says so."""
         signed, sent_at = self.manifest, self._clock()
         running = self._get_running()
         crowd = None
-        # Before its closing time the server is not told the crowd, and the epoch is not mixed.
-        # Otherwise a server could end it when only one person has reported, or fill the crowd up
-        # by itself.
+        # Before the closing time, do not tell the server the crowd and do not mix the epoch.
+        # Otherwise the server could end the epoch when only one person has reported, or send the
+        # missing batches of the crowd itself.
         if signed is not None and sent_at >= signed.manifest.closes:
             crowd = (
                 self._get_crowd_after_flush(signed) if running is None else self._get_crowd(running)
@@ -349,7 +357,12 @@ class Proxy:
                 tables.set_server_database(reply.database)
 
     def _compare_clocks(self, sent_at: float, server_time: float) -> None:
-        """Remember how far our clock is ahead of the server's, and its offset at this moment."""
+        """Store how far our clock is ahead of the server's, and its offset to the monotonic clock.
+
+        Args:
+            sent_at: Our time when the request was sent.
+            server_time: The time in the server's answer.
+        """
         now = self._clock()
         self._clock_ahead = (sent_at + now) / 2 - server_time
         self._clock_offset = now - self._monotonic()
@@ -361,28 +374,29 @@ class Proxy:
         return classify_crowd(self.intake.n_waiting, self._compute_min_crowd(signed))
 
     def _get_crowd_after_flush(self, signed: SignedManifest) -> Crowd | None:
-        """Return the crowd of an epoch that is over here, for a server that has it still open.
+        """Return the crowd of an epoch that this proxy has ended.
 
-        Such a server was set back, and would otherwise wait until the hold of the epoch is over.
+        A server whose database was restored may have the epoch open again. Without this answer it
+        would wait for a crowd until the hold of the epoch is over.
         """
         if signed.manifest.public_key is None:
             return None
         with self._store.read() as tables:
             mixed = [f.reports for f in tables.get_unsettled() if f.epoch == signed.manifest.epoch]
-        # An epoch that was discarded was flushed without reports.
+        # A discarded epoch has no reports.
         return CROWD_ENOUGH if any(mixed) else CROWD_NEVER
 
     def _compute_min_crowd(self, signed: SignedManifest) -> int:
         return self._settings.compute_min_crowd(signed.manifest.terms)
 
     def _forward(self) -> None:
-        """Hand over what is mixed, if the server can be reached and agrees."""
+        """Hand mixed epochs over to the server, unless the last contact with it failed."""
         if not self._is_agreed:
             return
         with self._store.read() as tables:
             unsettled = tables.get_unsettled()
         for flushed in unsettled:
-            # On a full disk it cannot be stored that an epoch was handed over: do not repeat it.
+            # If a full disk prevents storing that an epoch was handed over, do not do it again.
             if flushed.epoch not in self._handed_over:
                 n_lost = hand_over(self._store, self._upstream, flushed, self.intake.epoch)
                 self._handed_over.add(flushed.epoch)
@@ -392,7 +406,7 @@ class Proxy:
                 tables.settle(flushed.epoch)
 
     def _get_running(self) -> SignedManifest | None:
-        """Return the manifest of the running epoch: one that asks for reports and is not over."""
+        """Return the current manifest if its epoch asks for reports and is not over, else None."""
         signed = self.manifest
         if signed is None or signed.manifest.public_key is None:
             return None
@@ -400,7 +414,7 @@ class Proxy:
             return None if tables.is_flushed(signed.manifest.epoch) else signed
 
     def _end_epoch(self, signed: SignedManifest) -> None:
-        """Refuse batches from now on; mix what there is, or discard it if it is too little."""
+        """Close the intake; mix the epoch's reports, or discard them if too few people reported."""
         self.intake.close(signed)
         n_batches, flushed = flush(
             self._store,
@@ -414,9 +428,9 @@ class Proxy:
         self.metrics.flushes.labels(FLUSH_SHUFFLED if flushed.reports else empty).inc()
 
     def _give_up(self, signed: SignedManifest) -> None:
-        """End an epoch without which the server has gone on: its batches can never count."""
+        """Discard an epoch that the server has ended without this proxy."""
         self.intake.close(signed)
-        # The gate is closed, so no further batch is acknowledged and then lost.
+        # The intake is closed, so no batch is acknowledged and then lost.
         n_lost = discard(self._store, signed)
         self._end_intake(signed)
         self.metrics.flushes.labels(FLUSH_GIVEN_UP).inc()
@@ -432,13 +446,13 @@ class Proxy:
         self._last_ended = signed.manifest.epoch
 
     def _count_needed(self) -> int:
-        """Return the batches that the current epoch waits for, for the metrics."""
+        """Return how many batches make the crowd of the current epoch."""
         signed = self.manifest
         return self._settings.least_clients if signed is None else self._compute_min_crowd(signed)
 
     def _compute_overdue(self) -> float:
-        """Return the seconds that an epoch has waited since its time; 0 once it is over here."""
-        # From memory, because the disk may fail.
+        """Return the seconds since the closing time of the epoch; 0 if this proxy has ended it."""
+        # Read no file, because the disk may fail.
         signed = self.manifest
         if signed is None or signed.manifest.public_key is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""The proxy's settings: one TOML file, whose template `proxy.toml` explains every field."""
+"""The settings of the proxy, read from a TOML file. The template `proxy.toml` explains them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,21 +13,21 @@ from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.page import Page
 from sottovoce.settings import check, setting
 
-# Batches that one address may send in an epoch where the crowd sets no tighter limit.
+# Batches that one address may send in an epoch, unless the crowd requires a lower limit.
 MAX_BATCHES_PER_HOUSEHOLD = 20
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How much one address may send; addresses stay in memory and are never written."""
+    """Limits on the batches of one address. Addresses stay in memory and are never written."""
 
     batches_per_minute: float = setting(
-        60.0, "in the long run; 0: no limit, and burst has no effect", min_value=0
+        60.0, "batches a minute on average; 0: no limit, and burst has no effect", min_value=0
     )
-    burst: int = setting(10, "at once", min_value=1)
+    burst: int = setting(10, "batches that may come at once", min_value=1)
     per_epoch: int = setting(
         MAX_BATCHES_PER_HOUSEHOLD,
-        "in one epoch; 0: no limit, for use behind a relay, where everybody has one address",
+        "batches in one epoch; 0: no limit, for a relay, behind which all have one address",
         min_value=0,
     )
 
@@ -36,7 +36,7 @@ class Rate:
 
     @classmethod
     def for_crowd(cls, least_clients: int) -> Self:
-        """Return limits that are enough for a household or an office, and far below a crowd."""
+        """Return limits far below a crowd, which are enough for a household or an office."""
         if least_clients == 1:
             return cls()
         # A fifth of a small crowd, a hundredth of a large one.
@@ -46,12 +46,12 @@ class Rate:
 
 @dataclass(frozen=True)
 class Tls:
-    """Certificates of the connection to the server, beyond the defaults."""
+    """Certificates of the connection to the server, if they differ from the defaults."""
 
     authority: Path | None = None
-    """PEM authorities that may have signed the server's certificate, instead of the system's."""
+    """PEM file of the authorities to trust for the server's certificate; None: the system's."""
     certificate: Path | None = None
-    """PEM chain that the proxy shows to the server."""
+    """PEM file of the certificate chain that the proxy shows to the server."""
     private_key: Path | None = None
 
     def __post_init__(self) -> None:
@@ -72,14 +72,16 @@ class ProxySettings:
     verification_key: str
     least_clients: int = setting(
         100,
-        "people whose reports are mixed, at least; the terms' number if that is larger",
+        "people that must report before reports are mixed; the terms may require more",
         min_value=1,
     )
     most_batches: int = setting(
-        1_000_000, "batches that an epoch takes; further ones are answered 503", min_value=1
+        1_000_000, "batches that an epoch takes; further batches are answered 503", min_value=1
     )
     most_bytes: int = setting(
-        4 * 2**30, "bytes of them, sealed; up to 4 times as many are on the disk", min_value=1
+        4 * 2**30,
+        "bytes of the sealed batches of an epoch; they take up to 4 times as many on the disk",
+        min_value=1,
     )
     poll_seconds: float = setting(
         5.0,
@@ -89,7 +91,7 @@ class ProxySettings:
     )
     keep_models: int = setting(
         10,
-        "epochs whose model is kept: for clients that come late, for the page's curve",
+        "newest epochs whose models are kept, for clients that come late and the page's curve",
         min_value=1,
     )
     chunk_reports: int = setting(
@@ -147,13 +149,14 @@ class ProxySettings:
 
     def compute_min_crowd(self, terms: Terms) -> int:
         """Return how many people's reports are mixed, at least, in an epoch with these terms."""
-        # The larger number counts, so neither operator can talk the other into a smaller crowd. A
-        # dummy hides a person as well as somebody else's report, so dummies count for ours.
+        # The larger number counts, so neither operator can make the crowd smaller than the other
+        # wants. A dummy hides a person as well as another person's report does, so `terms.reports`
+        # dummies count as a person for the proxy's own number.
         return max(self.least_clients - terms.dummies // terms.reports, terms.least_clients)
 
     @property
     def certificates(self) -> tuple[Path | None, ...]:
-        """Files whose expiry matters."""
+        """Certificate files whose expiry is checked; None for those that are not set."""
         return self.listen.certificate, self.watch.certificate, self.tls.certificate
 
     @property
@@ -163,7 +166,7 @@ class ProxySettings:
 
     @property
     def attester(self) -> bytes | None:
-        """The key of the product's backend, which attests accounts."""
+        """The verification key of the product's backend, which attests accounts."""
         return None if self.accounts_key is None else bytes.fromhex(self.accounts_key)
 
 

@@ -1,4 +1,4 @@
-"""The folder of a new proxy: its settings file, a copy of its secret, an empty database."""
+"""Create the folder of a new proxy: a settings file, a copy of its secret, an empty database."""
 
 import json
 from importlib.resources import files
@@ -13,17 +13,28 @@ from sottovoce.service.toml import render_settings
 from sottovoce.storage.files import write_new
 
 DEFAULT_PORT = 8080
-# Where the operator watches the proxy.
+# Port of the proxy's health and metrics.
 DEFAULT_WATCH_PORT = 8081
 
-# Names in the folder of a proxy.
+# Names of files and folders in the folder of a proxy.
 SETTINGS_FILE = "proxy.toml"
 SECRET_FILE = "server.secret"  # noqa: S105 - the name of a file
 DATA_FOLDER = "data"
 
 
 def make_proxy(folder: Path, secret_file: Path, **settings: Any) -> None:
-    """Write the settings and a copy of the secret, both or neither, and create the database."""
+    """Write the settings and a copy of the secret, and create the database.
+
+    If the settings cannot be written, the copy of the secret is deleted again.
+
+    Args:
+        folder: The folder of the proxy, which is created if necessary.
+        secret_file: The secret that the server expects.
+        settings: Arguments of `render_settings_file`.
+
+    Raises:
+        SettingsError: A file exists already, or cannot be written.
+    """
     text = render_settings_file(folder=DATA_FOLDER, secret_file=SECRET_FILE, **settings)
     for name in (SETTINGS_FILE, SECRET_FILE):
         if (folder / name).exists():
@@ -48,22 +59,22 @@ def render_settings_file(
     relay: bool = False,
     **texts: str,
 ) -> str:
-    """Return a `proxy.toml` with these values, and the defaults for all others.
+    """Return the text of a `proxy.toml` with these values, and defaults for all other settings.
 
     Args:
-        least_clients: The crowd; the limits of one address follow from it.
-        port: Where clients find the proxy.
-        watch_port: Where the operator watches it.
+        least_clients: People in a crowd. The limits of an address follow from it.
+        port: Port for clients.
+        watch_port: Port for health and metrics.
         host: The address to listen on.
-        relay: Whether all clients come from one address, which then has no limit.
-        texts: Other settings that the template names.
+        relay: Whether all clients share the address of a relay. Then addresses have no limit.
+        texts: Values of the other placeholders in the template.
     """
     rate = Rate(0, per_epoch=0) if relay else Rate.for_crowd(least_clients)
     connections = 0 if relay else Listen.connections_per_address
     texts["host"] = host
     template = (files(__package__) / "proxy.toml").read_text(encoding="utf-8")
     return template.format(
-        # TOML has the same notation for texts as JSON.
+        # A JSON string is also a valid TOML string.
         **{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()},
         least_clients=least_clients,
         service=render_settings(ProxySettings, omit={"least_clients"}),

@@ -1,17 +1,17 @@
-"""A uniformly random order of all reports of an epoch, in bounded memory.
+"""Put all reports of an epoch in a uniformly random order, in bounded memory.
 
-The scatter of Rao (1961) and Sandelius (1962): every report gets a bucket, drawn uniformly and
-independently, then each bucket is shuffled by itself, then the buckets are laid end to end.
+This is the method of Rao (1961) and Sandelius (1962). Draw a bucket for each report, uniformly and
+independently. Shuffle each bucket by itself. Then join the buckets end to end.
 
 *Why every order is equally likely.* Fix an order of the N reports, and sizes n_1 + ... + n_B = N
 of the B buckets. Exactly one assignment to buckets gives this order with these sizes: the first n_1
 reports of the order in bucket 1, the next n_2 in bucket 2, and so on. It has probability B^-N.
-Given that, the shuffles give the order with probability 1 / (n_1! ... n_B!). The product does not
-depend on the order. Summed over all sizes it still does not: all N! orders are equally likely, and
-knowing the sizes changes nothing. QED.
+Given this assignment, the shuffles produce the order with probability 1 / (n_1! ... n_B!). The
+product of the two probabilities does not depend on the order. Neither does its sum over all sizes,
+so all N! orders are equally likely, even if the sizes are known. QED.
 
-A bucket fits into memory. The stored reports are read again for each bucket, so the disk never has
-them in an order between that of the batches and the final one.
+A bucket fits into memory. The stored reports are read again for each bucket, so no partly shuffled
+reports are ever written to the disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,23 +21,23 @@ from numpy.typing import NDArray
 
 from sottovoce.protocol import SEALED_BYTES
 
-# Returns this many random bytes: `os.urandom` in the service.
+# A function that returns the given number of random bytes, such as `os.urandom`.
 Entropy = Callable[[int], bytes]
 
-# Size of the reports of one bucket; shuffling takes about twice as much memory.
+# Bytes of the reports in a bucket. Shuffling takes about twice as much memory.
 MAX_BUCKET_BYTES = 2**26
 # Reports that are read, scattered or written in one step.
 REPORTS_AT_ONCE = 100_000
 
 
 def draw_words(n: int, entropy: Entropy) -> NDArray[np.uint64]:
-    """Draw uniform 64-bit words."""
+    """Draw n uniform 64-bit words."""
     return np.frombuffer(entropy(8 * n), dtype="<u8").astype(np.uint64)
 
 
 def draw_below(n: int, limit: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draw whole numbers from 0 to `limit - 1`, each equally likely."""
-    # Words past the last multiple of the limit would favour small numbers: draw them again.
+    """Draw n integers from 0 to `limit - 1`, uniformly."""
+    # Draw words above the last multiple of the limit again: they would favour small numbers.
     last = np.uint64(2**64 // limit * limit - 1)
     words = draw_words(n, entropy)
     while (bad := np.flatnonzero(words > last)).size:
@@ -46,7 +46,7 @@ def draw_below(n: int, limit: int, entropy: Entropy) -> NDArray[np.int64]:
 
 
 def draw_permutation(n: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draw an order of n things, each equally likely: the order of n distinct random keys."""
+    """Draw a uniform permutation of n indices, by sorting n distinct random keys."""
     keys = draw_words(n, entropy)
     order = np.argsort(keys)
     while np.any(np.diff(keys[order]) == 0):
@@ -62,13 +62,13 @@ def shuffle(
     *,
     max_bucket_bytes: int = MAX_BUCKET_BYTES,
 ) -> Iterator[bytes]:
-    """Yield all reports in a uniformly random order, several at a time.
+    """Yield all reports in a uniformly random order, many joined together in each item.
 
     Args:
         read_reports: Returns all sealed reports, in pieces, in the same order at every call.
         total: The number of reports.
-        entropy: Where random bytes come from.
-        max_bucket_bytes: About how many bytes of reports are held in memory at once.
+        entropy: Returns random bytes.
+        max_bucket_bytes: About how many bytes of reports are in memory at the same time.
     """
     n_buckets = max(-(-total * SEALED_BYTES // max_bucket_bytes), 1)
     buckets = _draw_buckets(total, n_buckets, entropy)
@@ -82,10 +82,10 @@ def shuffle(
 
 
 def _draw_buckets(total: int, n_buckets: int, entropy: Entropy) -> NDArray[np.uint16]:
-    """Draw the bucket of each report."""
+    """Draw the index of the bucket of each report."""
     buckets = np.zeros(total, np.uint16)
     if n_buckets > 1:
-        # In pieces, because the random words take four times the memory of the buckets.
+        # Draw in pieces, because random words take four times the memory of bucket indices.
         for start in range(0, total, REPORTS_AT_ONCE):
             piece = buckets[start : start + REPORTS_AT_ONCE]
             piece[:] = draw_below(len(piece), n_buckets, entropy)
@@ -95,7 +95,14 @@ def _draw_buckets(total: int, n_buckets: int, entropy: Entropy) -> NDArray[np.ui
 def _select_bucket(
     pieces: Iterable[bytes], buckets: NDArray[np.uint16], bucket: int, size: int
 ) -> NDArray[np.uint8]:
-    """Return the reports of one bucket, in the order in which they are read."""
+    """Return the reports of one bucket, in the order of reading.
+
+    Args:
+        pieces: All sealed reports, in pieces.
+        buckets: The bucket of each report.
+        bucket: The bucket to select.
+        size: The number of reports in this bucket.
+    """
     selected = np.empty((size, SEALED_BYTES), np.uint8)
     n_read = n_selected = 0
     for reports in _join_pieces(pieces):
@@ -110,7 +117,7 @@ def _select_bucket(
 
 
 def _join_pieces(pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the reports of small pieces in large arrays, since each call of numpy has a cost."""
+    """Yield reports from small pieces in large arrays, to make few calls of numpy."""
     joined: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The state of a proxy, read from its folder while it may be running, and from its server."""
+"""The state of a proxy, read from its folder and its server, even while the proxy runs."""
 
 import shutil
 from dataclasses import asdict, dataclass, replace
@@ -18,20 +18,20 @@ from sottovoce.service.tls import describe_expiring
 from sottovoce.service.watch import ProcessState
 from sottovoce.storage.files import describe_full_disk
 
-# Time that a proxy has for what it does by itself before the operator is told.
+# Seconds that a proxy may be late with its regular work before the operator is told.
 GRACE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class ServerProbe:
-    """The server's answers now."""
+    """What the server answered when the status was read."""
 
     epoch: int | None = None
-    """The epoch that it publishes; None if that is unknown, or not trusted."""
+    """The epoch that the server publishes; None if it is unknown or not trusted."""
     opens: int | None = None
-    """When that epoch began."""
+    """Opening time of this epoch in Unix seconds."""
     ahead: float | None = None
-    """Seconds that this clock is ahead of the server's."""
+    """Seconds that the clock here is ahead of the server's; None if they were not compared."""
     problems: tuple[str, ...] = ()
 
 
@@ -43,30 +43,40 @@ class ProxyStatus:
     free_bytes: int
     """Free bytes on the disk."""
     running: ProcessState | str
-    """What the process says of itself, or why nothing is known of it."""
+    """The state that the process reports, or a message why it reports none."""
     server: ServerProbe
     signed: SignedManifest | None = None
-    """Manifest of the epoch that clients are shown; None before the first."""
+    """Manifest of the epoch that clients are shown; None before the first epoch."""
     is_over: bool = False
-    """Whether that epoch was mixed, discarded or given up here."""
+    """Whether the proxy has mixed, discarded or given up this epoch."""
     n_batches: int = 0
-    """Batches that wait. Only the operator may know: the number would help an attacker."""
+    """Batches that wait for the end of the epoch.
+
+    Show the number only to the operator, because it would help an attacker.
+    """
     min_crowd: int = 1
-    """People that the epoch waits for."""
+    """People that must report before the epoch is mixed."""
     unsettled: tuple[FlushedEpoch, ...] = ()
-    """Epochs that are mixed, and that the server has not confirmed."""
+    """Epochs that have ended, but that the server has not confirmed yet."""
     expiring: str | None = None
-    """Which certificates must be renewed; None if all are well."""
+    """A message which certificates must be renewed; None if no certificate expires soon."""
     max_per_address: int = 0
     """Batches that one address may send in an epoch; 0 for no limit."""
     panel_fits: bool = True
-    """Whether the page's panel, if there is one, is of the catalogue that clients are shown."""
+    """Whether the page has no panel, or one that was made for the current catalogue."""
 
     @classmethod
     def read(
         cls, settings: ProxySettings, upstream: Upstream, now: float, running: ProcessState | str
     ) -> Self:
-        """Read the folder and ask the server."""
+        """Read the folder of a proxy and ask its server.
+
+        Args:
+            settings: The settings of the proxy.
+            upstream: The server.
+            now: Unix seconds.
+            running: The state that the process reports, or a message why it reports none.
+        """
         with open_snapshot(settings.folder) as tables:
             raw = tables.get_latest_manifest()
             signed = None if raw is None else open_stored_manifest(raw, settings.key)
@@ -82,7 +92,8 @@ class ProxyStatus:
             now,
             shutil.disk_usage(settings.folder).free,
             running,
-            # Not in the name of a process that should speak itself: its silence would not show.
+            # If the process gives no state, do not contact the server in its place: the server
+            # would not notice that the process is silent.
             probe_server(
                 upstream, settings.key, signed, now, contact=isinstance(running, ProcessState)
             ),
@@ -98,20 +109,20 @@ class ProxyStatus:
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes that this epoch still takes on the disk, at most, if just a crowd comes."""
+        """Bytes of disk that the epoch still needs, at most, for the smallest crowd."""
         if self.signed is None or self.is_over:
             return 0
         terms = self.signed.manifest.terms
-        # The shuffled reports of batches that wait are reserved already.
+        # Waiting batches are stored, and the room for shuffling them is reserved.
         missing = max(self.min_crowd - self.n_batches, 0)
         return estimate_disk_bytes(missing, terms.reports, terms.dummies)
 
     @cached_property
     def problems(self) -> list[str]:
-        """What needs the operator's attention; empty if all is well."""
+        """Messages about all problems, for the operator; empty if there are none."""
         running = self.running
         problems = [running] if isinstance(running, str) else [*running.troubles]
-        # A running proxy has the same troubles, in the same words.
+        # A running proxy may report the same problem in the same words: list it once.
         others = [*self.server.problems, self.expiring, describe_full_disk(self.free_bytes)]
         problems += [text for text in others if text is not None and text not in problems]
         if self.signed is not None:
@@ -120,9 +131,13 @@ class ProxyStatus:
         return problems
 
     def _describe_delay(self, signed: SignedManifest, *, is_explained: bool) -> str | None:
-        """Return why the epoch is late; of several reasons the first, since others follow from it.
+        """Return why the epoch is late, or None if it is not.
 
-        Other problems may explain that too few people report.
+        If there are several reasons, return only the first, because it causes the others.
+
+        Args:
+            signed: The manifest of the epoch.
+            is_explained: Whether other problems may be the reason that too few people report.
         """
         manifest, now = signed.manifest, self.now
         epoch, server_epoch = manifest.epoch, self.server.epoch or manifest.epoch
@@ -132,11 +147,11 @@ class ProxyStatus:
             )
         if manifest.public_key is None or self.is_over:
             return None
-        # By its terms the epoch ends here even without the server.
+        # By the terms, the proxy ends the epoch at this time even without the server.
         if now > manifest.ends + GRACE_SECONDS:
             return f"epoch {epoch} is over and was not ended here: does the proxy run?"
         length = manifest.closes - manifest.opens
-        # As long again as the epoch was open: people may be slow for a while without any fault.
+        # Wait as long as the epoch was open: until then it is normal that people are missing.
         if is_explained or self.n_batches >= self.min_crowd or now <= manifest.closes + length:
             return None
         address_hint = ""
@@ -149,7 +164,7 @@ class ProxyStatus:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the status for a JSON file."""
+        """Return the status as the content of a JSON file."""
         content: dict[str, Any] = {
             "problems": self.problems,
             "batches": self.n_batches,
@@ -186,26 +201,26 @@ def probe_server(
     *,
     contact: bool = True,
 ) -> ServerProbe:
-    """Ask the server what a proxy with this newest manifest asks at every tick.
+    """Send the server the requests that a proxy sends at every tick.
 
     Args:
         upstream: The server.
         key: The verification key of the settings.
         signed: The newest manifest that the proxy has.
         now: Unix seconds.
-        contact: Whether to make contact too, which tells the server that the proxy is there.
+        contact: Whether to send a contact as well, which shows the server that the proxy runs.
     """
     epoch, manifest_hash = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
     newest = None if manifest_hash is None else (epoch, manifest_hash)
     probe = ServerProbe()
     try:
-        # The key that signed the last manifest may have replaced that of the settings.
+        # The key that signed the last manifest may have replaced the key in the settings.
         trusted_key = key if signed is None else signed.key
         manifest = fetch_manifest(upstream, trusted_key, newest).manifest
         probe = ServerProbe(manifest.epoch, manifest.opens)
         if not contact:
             return probe
-        # Without a process: the server would take it for a second proxy with the same secret.
+        # Name no process: the server would report a second proxy with the same secret.
         reply = upstream.contact(Contact(epoch, manifest_hash, None, now, process=None))
     except (ProtocolError, RefusedError) as error:
         return replace(probe, problems=(describe_mismatch(error, epoch),))
@@ -217,7 +232,7 @@ def probe_server(
 
 
 def _fits_catalogue(page: Page, signed: SignedManifest) -> bool:
-    """Return whether the page's panel is of the manifest's catalogue, which may change any time."""
+    """Return whether the page has no panel, or one for the catalogue of the manifest."""
     if not page.serve or page.panel is None:
         return True
     return read_panel(page.panel)[0].catalogue == signed.manifest.catalogue

@@ -1,7 +1,7 @@
-"""The proxy's store: a database for what lasts, and the files of each epoch.
+"""The proxy's store: a database for data of all epochs, and two files for each epoch.
 
-Nothing is acknowledged before it is on disk. Times, addresses and agents have no column, so they
-are never written.
+A write is on disk when the method that makes it returns. No table has a column for times, addresses
+or user agents, so they are never stored.
 """
 
 import logging
@@ -38,11 +38,11 @@ FileKind = Literal["model", "catalogue"]
 
 DATABASE_FILE = "proxy.sqlite3"
 LOCK_FILE = "proxy.lock"
-# Size of the random name of a database.
+# Bytes of the random name of a database.
 DATABASE_NAME_BYTES = 8
 
 _TABLES = (
-    # The random name of this database, and that of the server's.
+    # The random names of this database and of the server's database.
     """CREATE TABLE about (
         name TEXT NOT NULL,
         server TEXT
@@ -54,20 +54,21 @@ _TABLES = (
         model BLOB NOT NULL,
         catalogue BLOB NOT NULL
     )""",
-    # The newest two: clients that have just read the older one may still fetch its catalogue.
+    # The newest two shelves: clients that have just read the older one may still fetch its
+    # catalogue.
     """CREATE TABLE shelves (
         place INTEGER PRIMARY KEY,
         signed BLOB NOT NULL,
         catalogue BLOB NOT NULL
     )""",
-    # Keys for the tokens of one epoch each; the epoch is unknown until a manifest names it.
+    # Keys of tokens, each for one epoch. The epoch is NULL until a manifest names the key.
     """CREATE TABLE token_keys (
         seed BLOB PRIMARY KEY,
         epoch INTEGER,
         issued INTEGER NOT NULL DEFAULT 0
     )""",
-    # How many tokens an account has had in a training, and what the last one was made from: a
-    # device that asks again gets the same one.
+    # The number of tokens that an account has had in a training, and the epoch and the blinded
+    # element of the last one: a device that asks again gets the same token.
     """CREATE TABLE accounts (
         training BLOB NOT NULL,
         pseudonym BLOB NOT NULL,
@@ -90,7 +91,7 @@ _TABLES = (
         settled INTEGER NOT NULL
     )""",
 )
-# Queries that return a file only if a manifest or a shelf names it as one of this kind.
+# Queries that return a file only if a manifest or a shelf names it as a file of this kind.
 _FILE_QUERIES: dict[FileKind, str] = {
     "model": "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?",
     "catalogue": "SELECT content FROM files WHERE sha256 = ? AND (sha256 IN"
@@ -100,30 +101,31 @@ _FILE_QUERIES: dict[FileKind, str] = {
 
 @dataclass(frozen=True)
 class FlushedEpoch:
-    """An epoch that is over: how many reports it has, and how many chunks the server has."""
+    """An ended epoch: how many reports it has, and how many of its chunks were delivered."""
 
     epoch: int
     manifest_hash: bytes
     chunk_reports: int
     """Reports in a chunk; the last chunk may have fewer."""
     reports: int
-    """Dummies are among them."""
+    """All reports, with the dummies; 0 if the epoch was discarded."""
     dummies: int = 0
+    """Dummies among the reports."""
     delivered: int = 0
-    """Chunks that have arrived. They are sent in order, so these are the first ones."""
+    """Chunks that the server has received. Chunks are sent in order, so these are the first."""
 
     @property
     def chunks(self) -> int:
-        """The number of chunks."""
+        """Number of chunks that the reports make."""
         return -(-self.reports // self.chunk_reports)
 
     def count_reports(self, n_chunks: int) -> int:
-        """Return how many reports the first chunks have."""
+        """Return how many reports the first `n_chunks` chunks have."""
         return min(n_chunks * self.chunk_reports, self.reports)
 
 
 class Tables:
-    """The tables of the database, within a transaction that `ProxyStore` begins and ends."""
+    """The tables of the database. `ProxyStore` begins and ends the transactions."""
 
     def __init__(self, db: sqlite3.Connection):
         self._db = db
@@ -168,7 +170,7 @@ class Tables:
         return self._get_value(_FILE_QUERIES[kind], sha256)
 
     def prune_files(self, keep: int) -> None:
-        """Delete the files that neither the last `keep` epochs nor a shelf name."""
+        """Delete all files except those of the newest `keep` epochs and of the shelves."""
         self._db.execute(
             """
             WITH recent AS (SELECT model, catalogue FROM manifests ORDER BY epoch DESC LIMIT ?)
@@ -185,27 +187,27 @@ class Tables:
         self._db.execute("INSERT INTO token_keys (seed) VALUES (?)", (seed,))
 
     def get_token_keys(self) -> dict[bytes, int | None]:
-        """Return the epoch of each seed; None if no manifest has named it."""
+        """Return the epoch of each seed; None if no manifest has named the key yet."""
         return dict(self._db.execute("SELECT seed, epoch FROM token_keys"))
 
     def set_token_epoch(self, seed: bytes, epoch: int) -> None:
         self._db.execute("UPDATE token_keys SET epoch = ? WHERE seed = ?", (epoch, seed))
 
     def delete_token_keys(self, before: int) -> None:
-        """Delete the keys of epochs before this one."""
+        """Delete the keys of all epochs before this one."""
         self._db.execute("DELETE FROM token_keys WHERE epoch < ?", (before,))
 
     def add_issued(self, epoch: int) -> None:
-        """Count one more token of this epoch."""
+        """Increment the number of issued tokens of an epoch."""
         self._db.execute("UPDATE token_keys SET issued = issued + 1 WHERE epoch = ?", (epoch,))
 
     def count_issued(self, epoch: int) -> int:
-        # An epoch without a key of this proxy has issued none.
+        # Without a key, no tokens were issued for the epoch.
         row = self._db.execute("SELECT issued FROM token_keys WHERE epoch = ?", (epoch,)).fetchone()
         return 0 if row is None else int(row[0])
 
     def give_back(self, epoch: int) -> None:
-        """Give accounts back their turns of this epoch, in which nobody can spend a token."""
+        """Give accounts back the turns that they used for tokens of an epoch without a crowd."""
         self._db.execute("UPDATE token_keys SET issued = 0 WHERE epoch = ?", (epoch,))
         self._db.execute(
             "UPDATE accounts SET turns = turns - 1, epoch = 0, blinded = x'' WHERE epoch = ?",
@@ -213,10 +215,11 @@ class Tables:
         )
 
     def get_account(self, training: bytes, pseudonym: bytes) -> tuple[int, int, bytes]:
-        """Return an account's number of tokens in this training, and the last one.
+        """Return what is stored about the tokens of an account in a training.
 
         Returns:
-            The number, the epoch of the last token, and the blinded element that it was made from.
+            The number of tokens, the epoch of the last one, and its blinded element; (0, 0, b"")
+            if the account has had none.
         """
         row = self._db.execute(
             "SELECT turns, epoch, blinded FROM accounts WHERE training = ? AND pseudonym = ?",
@@ -231,7 +234,7 @@ class Tables:
         self._db.execute("REPLACE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
 
     def add_flush(self, flushed: FlushedEpoch) -> None:
-        """Record that an epoch is over: from here on no batch belongs to it."""
+        """Record that an epoch is over, and takes no more batches."""
         row = (*astuple(flushed), False)
         self._db.execute("INSERT INTO flushes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -250,12 +253,12 @@ class Tables:
         self._db.execute("UPDATE flushes SET delivered = ? WHERE epoch = ?", (chunks, epoch))
 
     def settle(self, epoch: int) -> None:
-        """Record that the server has all of an epoch, or will never take it."""
+        """Record that the server has all reports of an epoch, or will never take them."""
         self._db.execute("UPDATE flushes SET settled = 1 WHERE epoch = ?", (epoch,))
 
     def check_writable(self) -> None:
-        """Write some pages and delete them, to see whether the disk takes them."""
-        # A row without a name: no request can ask for it, and the transaction deletes it again.
+        """Write a large row and delete it again; this fails if the disk is full."""
+        # No request can ask for this row, because its hash is empty.
         self._db.execute("INSERT INTO files VALUES (x'', zeroblob(?))", (PROBE_BYTES,))
         self._db.execute("DELETE FROM files WHERE sha256 = x''")
 
@@ -265,9 +268,10 @@ class Tables:
 
 
 class ProxyStore:
-    """The database and the files of epochs, behind locks.
+    """The database and the files of epochs, for several threads.
 
-    One connection to the database writes, while another one reads.
+    The database has two connections, one for writing and one for reading, so that readers do not
+    wait for a writer. A lock for each lets one thread at a time use it.
     """
 
     def __init__(self, writer: Database, reader: Database, files: EpochFiles):
@@ -283,7 +287,7 @@ class ProxyStore:
         self._file_identity = FileIdentity(writer.path)
         self._failing: set[Path] = set()
         self._is_damaged = False
-        self._file_identity.check()  # remembers this file: a later check compares with it
+        self._file_identity.check()  # later checks compare the file with this first one
         with self.read() as tables:
             self.name = tables.get_name()
 
@@ -299,14 +303,18 @@ class ProxyStore:
         path = folder / DATABASE_FILE
         if path.exists() or any(folder.glob("epoch-*")):
             raise StoreError(f"{path}: files of a proxy are here already; name another folder")
-        # One transaction: a database without a name does not exist.
+        # Use one transaction, so that there is never a database without a name.
         with closing(Database(path, _TABLES, create=False)) as db, db.transaction():
             db.create_tables()
             db.rows("INSERT INTO about (name) VALUES (?)", token_hex(DATABASE_NAME_BYTES))
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Open the store of a folder; refused while another process has it."""
+        """Open the store of a folder.
+
+        Raises:
+            StoreError: There is no database, or another process uses the folder.
+        """
         path = folder / DATABASE_FILE
         _check_exists(path)
         with ExitStack() as opened:
@@ -319,48 +327,52 @@ class ProxyStore:
                 )
                 for _ in range(2)
             )
-            # A write by mistake on this connection must fail at once, not wait for the other one.
+            # A write on this connection, which would be a bug, must fail at once.
             reader.rows("PRAGMA query_only = ON")
             if not reader.row("SELECT 1 FROM sqlite_master WHERE name = 'about'"):
                 raise _make_wrong_database_error(path)
             files = opened.enter_context(closing(EpochFiles(folder)))
             store = cls(writer, reader, files)
-            # From here on `close` releases lock and files; after an error above the stack does it.
+            # Until here, an error closes everything in `opened`. From here on, `close` does.
             store._resources = opened.pop_all()
         return store
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last write failed, as on a full disk; damage lasts until a restart."""
+        """Whether the last write to a file failed, as on a full disk, or a file is damaged.
+
+        After damage this stays true until a restart.
+        """
         return self._is_damaged or bool(self._failing)
 
     @contextmanager
     def write(self) -> Iterator[Tables]:
-        """Commit the block as a whole to the disk when it ends, or nothing after an error."""
+        """Commit the changes of the block to the disk when it ends; roll back after an error."""
         db = self._writer.connection
         with self._writing, self._track_failures(self._path, db), self._writer.transaction():
             yield Tables(db)
 
     @contextmanager
     def read(self) -> Iterator[Tables]:
-        """Read what was committed last, without waiting for a writer."""
+        """Read the last committed state, without waiting for a writer."""
         with self._reading, self._track_failures(self._path), convert_sqlite_errors(self._path):
             yield Tables(self._reader.connection)
 
     def begin_epoch(self, epoch: int) -> bool:
-        """Open or create the files of the epoch that runs now; return whether they existed."""
+        """Open or create the files of the running epoch; return whether its batch file existed."""
         with self._using_batches:
             return self._files.begin(epoch)
 
     @contextmanager
     def write_batches(self, n_reports: int = 0) -> Iterator[BatchTables]:
-        """Commit changes of the running epoch's batches as a whole, or nothing after an error.
+        """Write batches of the running epoch; commit them at the end, roll back after an error.
 
         Args:
-            n_reports: Reports for which room to shuffle them is reserved first.
+            n_reports: Number of reports for which to reserve room in the file of shuffled reports
+                before the transaction begins.
 
         Raises:
-            ClosedError: No epoch runs.
+            ClosedError: No epoch is running.
         """
         with self._using_batches:
             file = self._get_running_file()
@@ -371,7 +383,11 @@ class ProxyStore:
 
     @contextmanager
     def read_batches(self) -> Iterator[BatchTables]:
-        """Read the batches of the running epoch, while nobody writes."""
+        """Read the batches of the running epoch. Nothing is written to them in the meantime.
+
+        Raises:
+            ClosedError: No epoch is running.
+        """
         with self._using_batches:
             file = self._get_running_file()
             with self._track_failures(file.path), convert_sqlite_errors(file.path):
@@ -383,23 +399,27 @@ class ProxyStore:
         return self._files.batches
 
     def reserve(self, n_reports: int) -> None:
-        """Reserve the room that shuffling this many reports takes, so that it cannot fail later."""
+        """Reserve room for this many shuffled reports, so that the disk cannot be full later."""
         with self._using_batches:
             self._files.reserve(n_reports * SEALED_BYTES)
 
     def write_shuffled(self, epoch: int, runs: Iterable[bytes]) -> None:
-        """Store the shuffled reports of an epoch; they are on disk when this returns."""
+        """Write the shuffled reports of an epoch. They are on disk when this returns."""
         self._files.open_reports(epoch).write(runs)
 
     def read_chunk(self, flushed: FlushedEpoch, position: int) -> bytes:
-        """Return a chunk of shuffled reports; raise a `LostError` if its file is damaged."""
+        """Return the chunk at a position, from 0 on.
+
+        Raises:
+            LostError: The file of shuffled reports is too short.
+        """
         start = position * flushed.chunk_reports
         n_reports = min(flushed.chunk_reports, flushed.reports - start)
         file = self._files.open_reports(flushed.epoch)
         return file.read(start * SEALED_BYTES, n_reports * SEALED_BYTES)
 
     def delete_settled(self, running: int | None, newest: int) -> None:
-        """Delete the files of all epochs up to the newest that are over and handed over."""
+        """Delete the files that are no longer needed, as `EpochFiles.delete_others` does."""
         with self.read() as tables:
             unsettled = [flushed.epoch for flushed in tables.get_unsettled()]
         with self._using_batches:
@@ -414,7 +434,7 @@ class ProxyStore:
                 self._failing &= {self._path}
 
     def check_writable(self) -> None:
-        """Raise a `StoreError` if one of the files cannot be written."""
+        """Raise a `StoreError` if the database or the running batch file cannot be written."""
         with self.write() as tables:
             tables.check_writable()
         if self._files.batches is not None:
@@ -422,7 +442,7 @@ class ProxyStore:
                 batches.check_writable()
 
     def count_free_bytes(self) -> int:
-        """Return the free bytes on the disk; 0 if the folder is gone."""
+        """Return the free bytes on the disk of the folder; 0 if the folder is gone."""
         try:
             return shutil.disk_usage(self._folder).free
         except OSError:
@@ -438,20 +458,28 @@ class ProxyStore:
         self.close()
 
     def find_lost_file(self) -> str | None:
-        """Return which file was removed or replaced, so that new data would be lost, or None."""
+        """Return a message if an open file was removed or replaced, else None.
+
+        New data in such a file would be lost.
+        """
         try:
             self._file_identity.check()
             if self._files.batches is not None:
                 self._files.batches.check()
         except LostError as error:
-            return f"{error} (no older copy). What waits is handed in if it runs until the end"
+            return f"{error} (no older copy). Waiting batches are lost if it ends before the epoch"
         return None
 
     @contextmanager
     def _track_failures(
         self, path: Path, writer: sqlite3.Connection | None = None
     ) -> Iterator[None]:
-        """Log once that a file fails, and once that it can be written again."""
+        """Track whether using a file fails in the block, and log each change once.
+
+        Args:
+            path: The file.
+            writer: The connection that writes to the file; None if the block only reads.
+        """
         n_changes = 0 if writer is None else writer.total_changes
         try:
             yield
@@ -461,7 +489,7 @@ class ProxyStore:
             self._failing.add(path)
             self._is_damaged |= isinstance(error, LostError)
             raise
-        # Only a transaction that changed something shows that the file can be written.
+        # Only a transaction that has changed a row shows that the file can be written.
         if writer is not None and writer.total_changes > n_changes and path in self._failing:
             self._failing.discard(path)
             if not self.is_failing:
@@ -486,7 +514,7 @@ def _check_exists(path: Path) -> None:
 
 @contextmanager
 def open_snapshot(folder: Path) -> Iterator[Tables]:
-    """Read what was committed last, whether or not a proxy runs; take no lock, write nothing."""
+    """Open the last committed state for reading, without a lock, even while a proxy runs."""
     path = folder / DATABASE_FILE
     _check_exists(path)
     with _open_read_only(path) as db:
@@ -498,7 +526,10 @@ def open_snapshot(folder: Path) -> Iterator[Tables]:
 
 
 def count_waiting_batches(folder: Path, epoch: int) -> int:
-    """Return how many batches of an epoch wait, like `open_snapshot`; 0 if it has no file."""
+    """Return how many batches of an epoch wait; 0 if the epoch has no batch file.
+
+    This takes no lock, and works while a proxy runs.
+    """
     path = folder / name_batch_file(epoch)
     try:
         with _open_read_only(path) as db:
@@ -507,18 +538,18 @@ def count_waiting_batches(folder: Path, epoch: int) -> int:
     except StoreError:
         if path.exists():
             raise
-        # The proxy has deleted it in the meantime.
+        # The proxy has deleted the file in the meantime.
         return 0
 
 
 @contextmanager
 def _open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database for one consistent view."""
+    """Open a database for reading, in one transaction that shows a single state."""
     with (
         convert_sqlite_errors(path),
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
     ):
-        # Without it Python begins transactions by itself, and only before statements that write.
+        # Otherwise Python would begin a transaction only before a statement that writes.
         db.isolation_level = None
         db.execute("BEGIN")
         yield db

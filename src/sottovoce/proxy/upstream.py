@@ -1,4 +1,4 @@
-"""The proxy's connection to its server: an interface, and its implementation over HTTP."""
+"""The proxy's connection to its server: the interface `Upstream`, and `HttpUpstream` for HTTP."""
 
 import json
 import logging
@@ -34,9 +34,9 @@ from sottovoce.storage.files import read_secret
 
 log = logging.getLogger("sottovoce")
 
-# Added to messages about answers that no server of this protocol gives.
+# End of messages about answers that do not follow the protocol.
 WRONG_SERVER_HINT = f". Is it a sottovoce server of protocol {MANIFEST_VERSION}?"
-# Size of a file with a secret.
+# Largest size of the file that holds the secret.
 MAX_SECRET_BYTES = 4096
 
 SERVER_PEER = Peer(
@@ -59,28 +59,31 @@ SERVER_PEER = Peer(
 class Upstream(PublishedSource, Protocol):
     """The server, as the proxy sees it: over HTTP, or in memory for a test.
 
-    Every call raises `UnavailableError` (a retry may succeed), `ClosedError` (the epoch was applied
-    without this proxy), `RefusedError` (the request is valid, but refused) or `ProtocolError` (the
-    answer is malformed).
+    Every method may raise:
+
+    * `UnavailableError`: no answer came, or the server is busy; a retry may succeed.
+    * `ClosedError`: the server has applied the epoch without this proxy.
+    * `RefusedError`: the request is valid, but refused.
+    * `ProtocolError`: the answer is malformed.
     """
 
     def contact(self, contact: Contact) -> Reply:
-        """Report the proxy's state; return the state of its epoch and the server's time.
+        """Report the proxy's state; return the server's time and the state of the proxy's epoch.
 
         Raises:
             UnknownProxyError: The server does not know the proxy's secret.
-            RefusedError: The server can never count this epoch.
+            RefusedError: The server can never count reports of the proxy's epoch.
         """
 
     def put_chunk(self, chunk: Chunk) -> None:
-        """Send a chunk; sending it again changes nothing."""
+        """Send a chunk. It does no harm to send a chunk more than once."""
 
     def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:
-        """State how much was sent; return once the server confirms that it has exactly that."""
+        """State how many chunks and reports the epoch has; raise unless the server has as many."""
 
 
 class HttpUpstream(HttpSource):
-    """`Upstream` over HTTP. The secret goes to one address, and only with calls that need it."""
+    """`Upstream` over HTTP. It sends the secret only to `url`, with requests that need it."""
 
     def __init__(self, http: httpx.Client, url: str, secret: str):
         super().__init__(http, url, SERVER_PEER)
@@ -104,7 +107,7 @@ class HttpUpstream(HttpSource):
 
 
 def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
-    """Open an HTTP client for the server of the settings. The caller closes it."""
+    """Open an HTTP client for the server of the settings. The caller closes the client."""
     address = urlsplit(settings.server)
     if address.scheme == "http" and not is_loopback_host(address.hostname or ""):
         log.warning(
@@ -118,7 +121,7 @@ def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
         raise SettingsError(
             f"{settings.secret_file}: no secret can be read: {get_reason(error)}"
         ) from error
-    # A line break within a header would be another header.
+    # A line break in the secret would begin another header.
     if not secret or not secret.isprintable():
         raise SettingsError(f"{settings.secret_file}: must hold one line of text, the secret")
     try:
@@ -129,13 +132,18 @@ def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
         ) from error
     if tls.certificate is not None:
         load_certificate(context, tls.certificate, tls.private_key)
-    # Proxies and certificates of the environment must not change where the secret goes.
+    # Ignore proxies and certificates of the environment: they could redirect the secret.
     http = httpx.Client(verify=context, timeout=30.0, trust_env=False)
     return http, HttpUpstream(http, settings.server, secret)
 
 
 def describe_mismatch(error: ProtocolError | RefusedError, epoch: int) -> str:
-    """Describe why the server and a proxy at this epoch do not fit together, for the operator."""
+    """Return a message for the operator of a proxy whose server gave this error.
+
+    Args:
+        error: The error.
+        epoch: The epoch of the proxy.
+    """
     text = f"{ensure_full_stop(str(error))} Nothing is taken until that is mended"
     if isinstance(error, ConflictError):
         return (
@@ -148,8 +156,13 @@ def describe_mismatch(error: ProtocolError | RefusedError, epoch: int) -> str:
 
 
 def describe_clock_problem(ahead: float, signed: SignedManifest | None) -> str | None:
-    """Describe a clock that is `ahead` of the server's, or return None if it is close enough."""
+    """Return a message if the proxy's clock is wrong, else None.
+
+    Args:
+        ahead: Seconds that it is ahead of the server's clock.
+        signed: The current manifest, on which the allowed difference depends.
+    """
     text = describe_clock_skew(ahead, "this proxy's clock", "the server's")
-    # A small difference is worth a note; only a large one lets an epoch end at the wrong time.
+    # With a small difference the proxy goes on; with a large one it could end an epoch too early.
     is_allowed = abs(ahead) <= allowed_clock_skew(None if signed is None else signed.manifest)
     return text if text is None or is_allowed else f"{text}. Nothing is taken until then"

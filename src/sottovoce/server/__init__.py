@@ -1,8 +1,9 @@
-"""The paper's component 3: the server, which opens reports, adds them up, updates and publishes.
+"""The server, which is component 3 of the paper.
 
-It talks only to proxies and never learns whose a report was. An epoch is *open* while devices
-report to proxies, *closed* while proxies hand their reports in, and *applied* when the next model
-is published. Its private key is deleted in the transaction that applies it.
+It opens reports, adds them up, updates the model and publishes it. It talks only to proxies and
+never learns which person sent a report. An epoch is *open* while devices report to proxies,
+*closed* while proxies hand their reports in, and *applied* when the next model is published. The
+private key of an epoch is deleted in the transaction that applies the epoch.
 """
 
 from sottovoce.server.app import build_app

@@ -1,7 +1,8 @@
-"""What an operator does to a service while it runs.
+"""Commands with which an operator changes a running service.
 
 Each command is one transaction on the database that all workers share, and no worker needs a
-restart. It takes effect with the next epoch, except for the end of the current one.
+restart. Most changes take effect with the next epoch. But a new catalogue is used for lists as soon
+as a worker has signed it, and `close_epoch` and `go_beyond` end the current epoch.
 """
 
 from collections.abc import Collection
@@ -23,16 +24,21 @@ from sottovoce.server.transaction import APPLIED, OPEN, ProxyContact, Transactio
 def update_catalogue(
     store: ServerStore, wanted: Catalogue, *, retire_many: bool = False, dry_run: bool = False
 ) -> tuple[int, Difference]:
-    """Make the catalogue of the next epoch equal to another one.
+    """Replace the newest catalogue by one with other items.
 
     Args:
         store: The database.
-        wanted: The items that the catalogue is to have.
+        wanted: The items of the new catalogue.
         retire_many: Whether more than half of the items may be retired.
-        dry_run: Whether to change nothing. It does not need `retire_many`.
+        dry_run: Whether to check and compare only, and to change nothing. `retire_many` is then not
+            needed.
 
     Returns:
-        The version of the catalogue, and what changes.
+        The version of the new catalogue (the current version if nothing differs), and its
+        difference from the current one.
+
+    Raises:
+        SettingsError: The new catalogue is not possible. Nothing was changed.
     """
     with store.write() as transaction:
         pending = _lock_pending(transaction)
@@ -44,7 +50,8 @@ def update_catalogue(
             difference.check_retires_few(pending.items)
         changed = replace(pending, catalogue=merged, version=pending.version + 1)
         changed.check()
-        # It holds for lists at once, and devices refuse what the terms do not allow.
+        # Devices use the new catalogue for lists during the current epoch already, and refuse one
+        # that the terms of this epoch do not allow.
         _check_current_terms(transaction, changed)
         if not dry_run:
             transaction.set_catalogue(changed.version, merged.hash, merged.raw)
@@ -62,19 +69,23 @@ def _check_current_terms(transaction: Transaction, pending: PendingConfig) -> No
         replace(pending, training=training).check()
     except SettingsError as error:
         raise SettingsError(
-            f"epoch {latest.epoch} is of training {training.number}, whose devices could not make "
-            f"lists from it: {error.__cause__}. Retire items now, and add those that are too many "
-            f"when training {pending.training.number} has its first epoch"
+            f"devices in epoch {latest.epoch} (training {training.number}) could not make lists "
+            f"from this catalogue: {error.__cause__}. Retire items now, and add the others when "
+            f"training {pending.training.number} has its first epoch"
         ) from error
 
 
 def begin_training(store: ServerStore, settings: ServerSettings, *, random_start: bool) -> Training:
-    """Begin another training with the current settings; devices will ask their owners.
+    """Begin another training with the settings of the server; devices will ask their owners.
 
     Args:
         store: The database.
         settings: The settings of the server.
-        random_start: Whether its first model is random, instead of that of the last training.
+        random_start: Whether the first model is random. Otherwise the new training starts from the
+            last model of the previous one.
+
+    Raises:
+        SettingsError: The newest training has had no epoch yet, or the settings cannot work.
     """
     with store.write() as transaction:
         pending = _lock_pending(transaction)
@@ -96,7 +107,7 @@ def begin_training(store: ServerStore, settings: ServerSettings, *, random_start
 
 
 def cancel_training(store: ServerStore) -> int:
-    """Delete the last training before its first epoch; return the number of the one before."""
+    """Delete the newest training, which has had no epoch; return the number of the previous one."""
     with store.write() as transaction:
         number = _lock_pending(transaction).training.number
         if number == 1 or transaction.list_first_and_last(number):
@@ -109,7 +120,16 @@ def cancel_training(store: ServerStore) -> int:
 
 
 def find_newest_seen(store: ServerStore, proxies: Collection[str], now: float) -> int:
-    """Return the last epoch that makes it necessary to go beyond it; 0 if there is none."""
+    """Return the largest epoch number that `go_beyond` must skip; 0 if there is none.
+
+    This is an epoch that a proxy has seen and this server cannot count, or one that opens in the
+    future.
+
+    Args:
+        store: The database.
+        proxies: Names of the proxies of the settings.
+        now: Unix seconds.
+    """
     with store.read() as transaction:
         return _find_newest_seen(transaction, proxies, now)
 
@@ -117,13 +137,14 @@ def find_newest_seen(store: ServerStore, proxies: Collection[str], now: float) -
 def _find_newest_seen(transaction: Transaction, proxies: Collection[str], now: float) -> int:
     latest = transaction.find_latest_epoch()
     own, max_epoch = 0 if latest is None else latest.epoch, find_max_epoch(transaction)
-    # Epochs that these proxies have named and that are possible.
+    # Epochs that these proxies have seen and this server has refused. A number above `max_epoch` is
+    # false.
     candidates = [
         contact.epoch
         for name, contact in transaction.get_contacts().items()
         if name in proxies and contact.refusal and own <= contact.epoch <= max_epoch
     ]
-    # Nobody takes part in an epoch of the future.
+    # Devices do not take part in an epoch that opens in the future, so it must be skipped too.
     if latest is not None and is_in_future(latest, now):
         candidates.append(own)
     return max(candidates, default=0)
@@ -132,19 +153,24 @@ def _find_newest_seen(transaction: Transaction, proxies: Collection[str], now: f
 def go_beyond(
     store: ServerStore, epoch: int | None, now: float, proxies: Collection[str]
 ) -> tuple[int, dict[str, ProxyContact]]:
-    """Give the current epoch up, and let the next one have a larger number than this.
+    """Give up the current epoch, and let the next epoch have a larger number than `epoch`.
 
-    For a database that was restored from a backup: proxies and devices have seen later epochs, and
-    never go back. What they reported meanwhile is lost.
+    This is for a database that was restored from a backup. Proxies and devices have seen later
+    epochs than this database, and never go back to an earlier one. The reports of these later
+    epochs are lost.
 
     Args:
         store: The database.
-        epoch: The last epoch that others have seen; None for the last that a proxy has named.
+        epoch: The last epoch that proxies or devices have seen; None for the last one that a proxy
+            has named.
         now: Unix seconds.
-        proxies: The proxies of the settings.
+        proxies: Names of the proxies of the settings.
 
     Returns:
-        The number of the next epoch, and the last contact with each proxy.
+        The number of the next epoch, and the last contact with each proxy by its name.
+
+    Raises:
+        SettingsError: No epoch must be skipped, or `epoch` is not possible. Nothing was changed.
     """
     with store.write() as transaction:
         _lock_pending(transaction)
@@ -168,10 +194,11 @@ def go_beyond(
             transaction.apply_epoch(latest.epoch, reports=0, crowdless=0, capped=0)
         following = max(wanted + 1, service.next_epoch)
         if latest is not None and latest.state == APPLIED and following == latest.epoch + 1:
-            # A training that is finished publishes again only after a gap.
+            # After a finished training, workers publish the next epoch only if a number is skipped
+            # (`Publisher.has_next`).
             following += 1
         transaction.set_service(service.verification_key, following)
-        # The epochs that these proxies have named are behind the next one now.
+        # The epochs for which these proxies were refused are now earlier than the next epoch.
         for contact in contacts.values():
             if contact.refusal and contact.epoch < following:
                 transaction.set_contact(replace(contact, refusal=""))
@@ -181,13 +208,21 @@ def go_beyond(
 def close_epoch(
     store: ServerStore, now: float, *, dry_run: bool = False
 ) -> tuple[int, dict[str, str]]:
-    """Close the current epoch, which waits for its crowd.
+    """Close the current epoch although it still waits for its crowd.
 
-    Nothing is mixed below the crowd: each proxy that has one hands in, and all others give up what
-    they hold when the epoch is applied.
+    A proxy never mixes the reports of fewer people than a crowd. So only proxies with a crowd hand
+    in their reports; all others give up theirs when the epoch is applied.
+
+    Args:
+        store: The database.
+        now: Unix seconds.
+        dry_run: Whether to check only, and to change nothing.
 
     Returns:
-        The number of the epoch, and the state of each proxy's crowd.
+        The number of the epoch, and the state of each proxy's crowd by the name of the proxy.
+
+    Raises:
+        SettingsError: No epoch is open, or its manifest promises that it takes reports for longer.
     """
     with store.write() as transaction:
         _lock_pending(transaction)
@@ -195,7 +230,7 @@ def close_epoch(
         if epoch is None or epoch.state != OPEN:
             state = "" if epoch is None else f": epoch {epoch.epoch} is {epoch.state} already"
             raise SettingsError(f"there must be an open epoch{state}; nothing was changed")
-        # Devices were told that reports are taken until then.
+        # The manifest promises devices that reports are accepted until `closes`.
         if now < epoch.closes:
             seconds_left = timedelta(seconds=ceil(epoch.closes - now))
             raise SettingsError(
@@ -208,6 +243,9 @@ def close_epoch(
 
 
 def _lock_pending(transaction: Transaction) -> PendingConfig:
-    """Return what is chosen for the next epoch, while nobody else publishes or chooses."""
+    """Return the configuration of the next epoch.
+
+    Until the transaction ends, no worker can publish and no other operator can change it.
+    """
     transaction.get_service(lock=True)
     return PendingConfig.read(transaction)

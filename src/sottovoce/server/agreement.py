@@ -1,7 +1,8 @@
-"""The settings file and the database, which must not silently differ.
+"""Checks that the settings file agrees with the database.
 
-The database, which all workers share, is authoritative. Until its first epoch is published the
-operator may change anything; after that a training goes on as devices agreed to it, or not at all.
+The database, which all workers share, is authoritative. Until the first epoch is published, the
+operator may change any setting. After that, a worker starts only with settings that devices would
+accept under the terms that they agreed to.
 """
 
 import logging
@@ -25,8 +26,8 @@ from sottovoce.server.transaction import Transaction
 
 log = logging.getLogger("sottovoce")
 
-# Settings of a training that may change, where the agreed terms allow it. Those of the server may
-# all change.
+# Names of the [training] settings that may change after the first epoch of a training, as far as
+# its terms allow it. Settings outside of [training] and [terms] may always change.
 CHANGEABLE_SETTINGS = {"epochs", "lifetime", "half_life"}
 _OTHER_TRAINING_HINT = (
     "or begin another training with these settings (`sottovoce server training begin`): devices "
@@ -47,11 +48,11 @@ def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> N
     """Create the database of a new server.
 
     Raises:
-        SettingsError: It is another server's, or the settings cannot work.
+        SettingsError: The database belongs to another server, or the settings cannot work.
     """
     store.create()
     with store.write() as transaction:
-        # Two `init` for one database: the second waits and is refused.
+        # If `sottovoce server init` runs twice at once, the second run waits here, and is refused.
         transaction.acquire_setup_lock()
         service = transaction.find_service(lock=True)
         if service is not None:
@@ -65,11 +66,15 @@ def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> N
 
 
 def adopt_settings(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
-    """Check that these settings belong to the database, and store what they may change in it."""
+    """Check that the settings agree with the database, and store the changed ones in it.
+
+    Raises:
+        SettingsError: These settings or keys must not be used with this database.
+    """
     service = transaction.get_service(lock=True)
     check_may_sign(keys, service)
-    # The file may be ahead of a database that was restored. It may be behind for a while, which
-    # the worker's first tick logs.
+    # The keys file has a newer key than the database if the database was restored from a backup. It
+    # may also have an older one, until the operator copies it; the worker's first tick logs that.
     if keys.is_successor_of(service.newest_key):
         transaction.set_newest_key(keys.verification_key)
     training = transaction.find_training()
@@ -81,7 +86,7 @@ def adopt_settings(transaction: Transaction, settings: ServerSettings, keys: Key
         return
     if not has_epochs:
         log.warning(
-            "training %d, which has had no epoch yet, has other settings: this file's",
+            "training %d, which has had no epoch yet, has other settings now: those of this file",
             training.number,
         )
     transaction.set_training(updated)
@@ -107,33 +112,33 @@ def _set_first_training(transaction: Transaction, settings: ServerSettings) -> N
 def _update_training(
     transaction: Transaction, training: Training, settings: ServerSettings, keys: Keys
 ) -> tuple[Training, bool]:
-    """Return the training with these settings, and whether devices have seen it already."""
+    """Return the training with these settings, and whether it has had an epoch."""
     epochs = transaction.list_first_and_last(training.number)
     if epochs:
         _check_unchangeable_settings(training, settings)
         updated = training.update(settings.training, settings.terms)
-        # Terms between the first and the last are not worse than the first and not better than the
-        # last.
+        # The terms of all other epochs lie between those of the first and of the last epoch, so it
+        # is enough to check these two.
         for epoch in epochs:
             _check_terms(SignedManifest.open(epoch.manifest, keys.first_key).manifest, updated)
     else:
-        updated = _begin_again(transaction, training, settings)
+        updated = _update_unseen_training(transaction, training, settings)
     if updated != training:
         replace(PendingConfig.read(transaction), training=updated).check()
     return updated, bool(epochs)
 
 
-def _begin_again(
+def _update_unseen_training(
     transaction: Transaction, training: Training, settings: ServerSettings
 ) -> Training:
-    """Return a training that no device has seen, with these settings."""
-    # A worker whose file is still the old one must not undo the change.
+    """Return a training that has had no epoch, with these settings."""
+    # A worker that still has the settings file of the previous training must not undo the change.
     before = transaction.find_training(training.number - 1)
     if settings.training != training.settings and settings.training == (before and before.settings):
         raise SettingsError(
-            f"training {training.number} was begun with other settings than this file has, which "
-            "are those of the training before: copy the new file to all workers, or take it back "
-            "(`sottovoce server training begin --cancel`)"
+            f"this file has the settings of training {training.number - 1}, but training "
+            f"{training.number} was begun with others: copy the new file to all workers, or take "
+            "the training back (`sottovoce server training begin --cancel`)"
         )
     updated = Training.create(
         training.number,
@@ -142,7 +147,7 @@ def _begin_again(
         training.items,
         random_start=training.random_start,
     )
-    # Without a change it stays the same: its id may have been named.
+    # If only the new random id differs, the training keeps its id, which others may already know.
     terms = replace(updated.terms, training=training.terms.training)
     return training if replace(updated, terms=terms) == training else updated
 
@@ -158,12 +163,12 @@ def _check_unchangeable_settings(training: Training, settings: ServerSettings) -
 
 
 def _check_terms(manifest: Manifest, training: Training) -> None:
-    """Raise a `SettingsError` if devices that agreed to a manifest's terms would refuse these."""
+    """Raise a `SettingsError` if devices that agreed to the manifest would refuse the training."""
     worse = manifest.terms.list_worse_terms(training.make_terms(manifest.items))
     if not worse:
         return
     hint = ""
-    # The reason is another setting than the one that was changed.
+    # Unless `lifetime` is set, it follows `epochs`, which may be all that the operator has changed.
     if any(sentence.startswith("a lifetime") for sentence in worse):
         hint = ". To train for more epochs than a device takes part in, set training.lifetime"
     raise SettingsError(

@@ -1,4 +1,4 @@
-"""The server over HTTP: routes and their handlers. `Server` does the work, in threads."""
+"""The HTTP interface of the server: routes, and handlers that call `Server` in threads."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -31,10 +31,11 @@ from sottovoce.service.http import (
 
 T = TypeVar("T")
 
+# Size of the largest chunk.
 MAX_CHUNK_BYTES = CHUNK_HEADER_BYTES + SEALED_BYTES * MAX_CHUNK_REPORTS
-# Requests that are worked on at once.
+# Maximum number of threads for all requests except chunks.
 MAX_THREADS = 24
-# Chunks have threads of their own, since they may take seconds.
+# Maximum number of threads for chunks. They are separate because a chunk may take seconds.
 MAX_CHUNK_THREADS = 8
 
 
@@ -53,7 +54,8 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             await anyio.to_thread.run_sync(api.heartbeat.stop)
 
     async def answer_lost(_: Request, __: Exception) -> Response:
-        # Nothing of this epoch can be counted any more, so proxies must take no more of it.
+        # Without the database no report of this epoch can be counted, so proxies must not accept
+        # more of them.
         detail = "the database is damaged or gone: restore a backup"
         return make_problem(HTTPStatus.CONFLICT, detail)
 
@@ -73,7 +75,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
 
 
 class Api:
-    """The handlers."""
+    """HTTP handlers, one method for each route."""
 
     def __init__(self, server: Server, settings: ServerSettings):
         self._server = server
@@ -126,16 +128,20 @@ class Api:
             for name in ("chunks", "reports")
         )
         await self._run(self._server.commit, proxy, epoch, manifest, chunks, reports)
-        # This may be all that the epoch waits for.
+        # The epoch may have waited only for this commit.
         self.heartbeat.wake_up()
         return JSONResponse({})
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run a function in a thread, which goes on if the client disconnects."""
+        """Run a function in a thread. The function ends normally even if the client disconnects."""
         return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._threads)
 
     def _authenticate(self, request: Request) -> str:
-        """Return the name of the proxy, before anything else of the request is read."""
+        """Return the name of the proxy that sent a request; call this before reading the body.
+
+        Raises:
+            HTTPException: The request has no secret of a proxy of the settings.
+        """
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         proxy = self._settings.find_proxy(secret)
         if scheme.lower() != "bearer" or proxy is None:

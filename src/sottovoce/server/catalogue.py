@@ -14,7 +14,7 @@ class Difference:
 
     added: tuple[Item, ...]
     changed: tuple[tuple[Item, Item], ...]
-    """Pairs of an item before and after: the title or tags differ."""
+    """Items whose title or tags differ, as pairs (before, after)."""
     retired: tuple[Item, ...]
 
     def __bool__(self) -> bool:
@@ -31,10 +31,13 @@ class Difference:
         )
 
     def check_retires_few(self, items: int) -> None:
-        """Raise a `SettingsError` if more than half of this number of items are retired.
+        """Raise a `SettingsError` if more than half of all items are retired.
 
-        The new list may come from an export that was cut short. Retiring an item discards what the
-        model has learnt about it.
+        The new catalogue may come from an export that was cut short. Retiring an item discards what
+        the model has learnt about it.
+
+        Args:
+            items: Number of items before the change.
         """
         if len(self.retired) > items / 2:
             raise SettingsError(
@@ -45,7 +48,10 @@ class Difference:
 
 
 def merge_catalogues(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
-    """Return the wanted items: first those of `catalogue`, in its order, then the new ones."""
+    """Return a catalogue of the wanted items.
+
+    Items that `catalogue` has already come first, in its order. The new ones follow.
+    """
     new = _index_by_id(wanted.items)
     staying = [new.pop(item.id) for item in catalogue.items if item.id in new]
     return Catalogue.from_items([*staying, *new.values()])

@@ -1,9 +1,10 @@
-"""Counting: each report once, even if it is sent twice or by two proxies.
+"""Counting of reports. Each report counts once, even if it is sent twice or by two proxies.
 
-A chunk is known by its name, a report by the first eight bytes of its encapsulated key. That holds
-for reports that do not open too: otherwise each copy of garbage would cost as much as a report. A
-worker remembers the keys of the chunks that it has seen, and asks the database only for others. It
-counts while it holds the epoch's lock, so what it compares with is complete.
+A repeated chunk is recognised by its name, and a repeated report by its key: the first eight bytes
+of the encapsulated key. This includes reports that cannot be opened, because otherwise each copy of
+garbage would take as long as a report. A worker remembers the keys of the chunks that it knows, and
+reads only those of other chunks from the database. It counts a chunk while it holds the lock of the
+epoch, so that no other worker adds keys meanwhile.
 """
 
 import threading
@@ -19,10 +20,10 @@ from sottovoce.server.transaction import Transaction
 
 
 class KeySet:
-    """A set of keys that only grows: sorted runs, each at least twice as long as the next.
+    """A set of keys that only grows, stored as sorted arrays (runs).
 
-    Adding costs a merge now and then, and looking up a binary search in a few runs. That is
-    negligible compared with opening a report.
+    Each run is at least twice as long as the next. `add` merges runs now and then, and `contains`
+    does a binary search in each of a few runs. Both take much less time than opening reports.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class KeySet:
     def add(self, keys: NDArray[np.uint64]) -> None:
         """Add keys."""
         self._runs.append(np.sort(keys))
-        # Like the digits of a number: each key is merged a logarithmic number of times.
+        # Merging only runs of similar lengths copies each key a logarithmic number of times.
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
             merged.sort(kind="stable")
@@ -42,28 +43,30 @@ class KeySet:
         is_member = np.zeros(len(keys), bool)
         for run in self._runs:
             if len(run):
-                # A key beyond the last one would be searched outside of the run.
+                # For a key larger than all others, `searchsorted` returns the length of the run.
                 places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
                 is_member |= run[places] == keys
         return is_member
 
 
 class Counter:
-    """Adds opened chunks to the counts of an epoch. Each worker has one."""
+    """Adds opened chunks to the counts of an epoch. Each worker has one counter."""
 
     def __init__(self, store: ServerStore):
         self._store = store
         self._lock = threading.Lock()
         self._epoch = 0
+        """Epoch of the chunks below."""
         self._n_chunks = 0
-        """Chunks of the epoch that this worker knows."""
+        """Number of counted chunks that this worker knows."""
         self._chunk_names: set[str] = set()
         self._counted_keys = KeySet()
 
     def select_unseen(self, chunk: Chunk) -> bytes:
-        """Return a chunk's reports without repeats and without those that are counted already.
+        """Return the sealed reports of a chunk that have not been counted, each of them once.
 
-        Only these need to be opened. What another worker counts meanwhile is dropped by `count`.
+        Only these need to be opened. Reports that another worker counts before `count` is called
+        are dropped there.
         """
         keys = read_key_prefixes(chunk.sealed)
         with self._lock:
@@ -73,7 +76,7 @@ class Counter:
         if len(places) == len(keys):
             return chunk.sealed
         rows = np.frombuffer(chunk.sealed, np.uint8).reshape(-1, SEALED_BYTES)
-        # In the order of the chunk: `np.unique` returned them in that of the keys.
+        # `places` is in the order of the keys, and the reports stay in the order of the chunk.
         return rows[np.sort(places)].tobytes()
 
     def count(
@@ -84,8 +87,8 @@ class Counter:
         Args:
             proxy: The proxy that sent it.
             chunk: The chunk.
-            opened: The opened reports of `select_unseen`.
-            n_directions: Directions of the epoch's mechanism.
+            opened: The reports that `select_unseen` returned, opened.
+            n_directions: Number of directions of the epoch's mechanism.
             now: Unix seconds.
 
         Returns:
@@ -98,7 +101,7 @@ class Counter:
                 if transaction.has_chunk(chunk.epoch, chunk.name):
                     _record_repeat(transaction, proxy, chunk)
                     return False
-                # A commit says how much a proxy sent: more would contradict it.
+                # A commit says how many reports a proxy has sent: further ones would contradict it.
                 check_not_committed(transaction, chunk.epoch, proxy)
                 self._catch_up(transaction, chunk.epoch)
                 valid = opened.reports[self._find_new(opened.keys)]
@@ -109,10 +112,11 @@ class Counter:
                     chunk.epoch,
                     reports=len(valid),
                     duplicates=len(keys) - len(new_keys),
-                    # What is new and was not counted did not open.
+                    # A new report that is not counted is one that could not be opened.
                     undecodable=len(new_keys) - len(valid),
                 )
-            # Only what is committed is remembered: after a failure the same reports must count.
+            # Remember the keys only after the transaction: if it fails, these reports must still
+            # count when they are sent again.
             self._remember(chunk.name, new_keys)
             self._n_chunks += 1
         return True
@@ -124,12 +128,12 @@ class Counter:
             _record_repeat(transaction, proxy, chunk)
 
     def _catch_up(self, transaction: Transaction, epoch: int) -> None:
-        """Learn the keys of all chunks that any process has counted."""
+        """Read the keys of chunks that other workers have counted."""
         if epoch != self._epoch:
             self._epoch, self._n_chunks = epoch, 0
             self._chunk_names, self._counted_keys = set(), KeySet()
         row = transaction.find_epoch(epoch)
-        # If nobody else counted any, the names of all chunks are not needed.
+        # If other workers have counted no chunk since, there is nothing to read.
         if row is None or row.chunks == self._n_chunks:
             return
         for name in transaction.list_chunk_names(epoch) - self._chunk_names:
@@ -141,14 +145,15 @@ class Counter:
         self._counted_keys.add(keys)
 
     def _find_new(self, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return the first place of each key that was never counted."""
+        """Return the index of the first occurrence of each key that has not been counted."""
         _, places = np.unique(keys, return_index=True)
         return places[~self._counted_keys.contains(keys[places])]
 
 
 def _record_repeat(transaction: Transaction, proxy: str, chunk: Chunk) -> None:
-    # A chunk that another proxy handed in first does not count again, but this proxy did hand it
-    # in. Otherwise its commit would name one chunk more than we know of, for ever.
+    # A chunk that another proxy handed in first does not count again. It is recorded all the same,
+    # under a name of its own: otherwise the commit of this proxy would always name one chunk more
+    # than the database has from it.
     if transaction.find_sender(chunk.epoch, chunk.name) == proxy:
         return
     name = f"{chunk.name} {proxy}"

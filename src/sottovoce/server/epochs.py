@@ -1,4 +1,4 @@
-"""What may be done to an epoch in which state: open, closed, applied."""
+"""Checks of what is allowed in each state of an epoch: open, closed or applied."""
 
 from sottovoce.errors import ClosedError, NotFoundError, RefusedError, TooEarlyError
 from sottovoce.protocol import SEALED_BYTES, Chunk
@@ -8,7 +8,8 @@ from sottovoce.protocol.manifest import MAX_EPOCH, format_manifest_hash
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.transaction import CLOSED, OPEN, Epoch, Transaction
 
-# More epochs than lie between a backup and now. Beyond it an attacker could use up all numbers.
+# How far the epoch that a proxy names may be ahead of the database. That is more epochs than any
+# backup is old. Without a limit, an attacker could use up all numbers.
 MAX_SKIPPED_EPOCHS = 2**20
 
 
@@ -20,9 +21,12 @@ def check_epoch_exists(epoch: Epoch | None, number: int) -> Epoch:
 
 
 def check_closed(epoch: Epoch | None, number: int) -> Epoch:
-    """Return the epoch, or raise an error unless it is closed.
+    """Return the epoch if it is closed; only then are chunks and commits accepted.
 
-    Chunks and commits are taken between closing and applying.
+    Raises:
+        NotFoundError: There is no such epoch.
+        TooEarlyError: The epoch is still open.
+        ClosedError: The epoch is applied.
     """
     epoch = check_epoch_exists(epoch, number)
     if epoch.state == OPEN:
@@ -33,9 +37,11 @@ def check_closed(epoch: Epoch | None, number: int) -> Epoch:
 
 
 def check_manifest(epoch: Epoch, manifest_hash: bytes) -> None:
-    """Raise a `RefusedError` unless the manifest is that of the epoch."""
+    """Raise a `RefusedError` unless this is the hash of the epoch's manifest."""
     if epoch.hash != manifest_hash:
-        raise RefusedError(f"epoch {epoch.epoch} has another: {format_manifest_hash(epoch.hash)}")
+        raise RefusedError(
+            f"epoch {epoch.epoch} has another manifest here: {format_manifest_hash(epoch.hash)}"
+        )
 
 
 def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> None:
@@ -47,27 +53,27 @@ def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> Non
 def check_limits(
     transaction: Transaction, proxy: str, chunk: Chunk, settings: ServerSettings
 ) -> None:
-    """Raise a `RefusedError` if a chunk exceeds what one proxy may hand in of an epoch.
+    """Raise a `RefusedError` if with this chunk a proxy would hand in too much of an epoch.
 
-    Chunks that are counted at the same time are not included.
+    Other chunks of the proxy that are being counted at the same time are not included.
     """
     chunks, reports = transaction.count_received(chunk.epoch, proxy)
     size = CHUNK_HEADER_BYTES * (chunks + 1) + SEALED_BYTES * (reports + chunk.reports)
     if chunks >= settings.most_chunks or size > settings.most_bytes:
         raise RefusedError(
-            f"of epoch {chunk.epoch} this server takes {settings.most_chunks} chunks and "
-            f"{settings.most_bytes} bytes of a proxy, and no more"
+            f"this server takes at most {settings.most_chunks} chunks and {settings.most_bytes} "
+            f"bytes from a proxy for epoch {chunk.epoch}"
         )
 
 
 def find_max_epoch(transaction: Transaction) -> int:
-    """Return the last epoch that anyone could have seen if this database was set back."""
+    """Return the largest epoch number that others may have seen before a backup was restored."""
     return min(transaction.get_service().next_epoch + MAX_SKIPPED_EPOCHS, MAX_EPOCH - 1)
 
 
 def is_in_future(epoch: Epoch, now: float) -> bool:
-    """Return whether a clock was wrong when the epoch was published.
+    """Return whether the epoch opens in the future, because a clock was or is wrong.
 
-    Nobody reports before it opens.
+    Nobody reports before an epoch opens.
     """
     return epoch.opens > now + MIN_NOTICED_SKEW_SECONDS

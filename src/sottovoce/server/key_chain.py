@@ -1,8 +1,8 @@
-"""Which signing key may follow which: one chain, on however many machines keys files lie.
+"""Checks that the signing keys of a service form one chain, even with several keys files.
 
-A key is made in a file, and the database that all workers share names the newest. Devices follow
-from key to key and never back. If two keys followed the same one, devices that have seen a manifest
-of the first would refuse those of the second for ever.
+A new key is made in a keys file, and the database, which all workers share, names the newest key.
+Devices follow the chain from key to key and never back. If two keys followed the same key, devices
+that have seen a manifest of one would refuse all manifests of the other for ever.
 """
 
 from pathlib import Path
@@ -16,7 +16,8 @@ from sottovoce.server.transaction import Service
 def check_may_sign(keys: Keys, service: Service) -> None:
     """Raise a `SettingsError` unless these keys may sign.
 
-    The key that signed last may, and a key that follows it and every newer one.
+    The key that signed last may sign. Another key may sign if it follows that key and is the newest
+    one or follows it.
     """
     _check_known(keys, service)
     if keys.verification_key != service.verification_key:
@@ -33,7 +34,7 @@ def may_sign(keys: Keys, service: Service) -> bool:
 
 
 def check_newest(keys: Keys, service: Service) -> None:
-    """Raise a `SettingsError` unless the file has the newest key, or a key that follows it."""
+    """Raise a `SettingsError` unless the signing key is the newest one or follows it."""
     if not keys.is_successor_of(service.newest_key):
         raise SettingsError(
             f"the newest verification key, {service.newest_key.hex()}, is not in the keys file: "
@@ -42,7 +43,8 @@ def check_newest(keys: Keys, service: Service) -> None:
 
 
 def _check_known(keys: Keys, service: Service) -> None:
-    # Devices never go back to a key that was replaced, so a worker must not either.
+    """Raise a `SettingsError` unless the signing key is the one that signed last or follows it."""
+    # Devices never go back to a key that was replaced, so a worker must not use it.
     key = service.verification_key
     if not keys.is_successor_of(key):
         raise SettingsError(
@@ -54,7 +56,7 @@ def _check_known(keys: Keys, service: Service) -> None:
 def find_key_problem(keys: Keys, service: Service, path: Path) -> str | None:
     """Return what the operator of a worker must do about its keys; None if all is well."""
     try:
-        # If the file is gone, the keys are lost when this process ends.
+        # If the file is gone, the keys exist only in this process.
         file_keys = Keys.read(path)
     except SettingsError as error:
         return str(error)
@@ -69,12 +71,13 @@ def find_key_problem(keys: Keys, service: Service, path: Path) -> str | None:
 
 
 def rotate_keys(store: ServerStore, path: Path, *, newest_is_lost: bool = False) -> Keys:
-    """Replace the signing key in a keys file by a new one, which the old one names.
+    """Replace the signing key in a keys file by a new one, which the old key names.
 
     Args:
-        store: The database, whose lock lets only one caller do this at a time.
+        store: The database. Its lock allows one rotation at a time.
         path: The keys file.
-        newest_is_lost: Whether to go on without the newest key, which was never used.
+        newest_is_lost: Whether the keys file with the newest key is lost. The key in `path` is then
+            replaced instead, which is safe only if the lost key has signed nothing.
 
     Returns:
         The new keys.
@@ -86,7 +89,8 @@ def rotate_keys(store: ServerStore, path: Path, *, newest_is_lost: bool = False)
         if not newest_is_lost:
             check_newest(keys, service)
         rotated = keys.rotate()
-        # First the file: wherever this breaks off, the key that the database names is in a file.
+        # Write the file before the database, so that the key that the database names is in a file
+        # even if this process is killed here.
         rotated.replace(path)
         transaction.set_newest_key(rotated.verification_key)
     return rotated

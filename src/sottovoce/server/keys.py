@@ -1,10 +1,10 @@
-"""The server's own keys: one signs manifests, the other wraps the keys of epochs.
+"""The server's two secret keys: one signs manifests, the other wraps the private keys of epochs.
 
-The signing key can be replaced. The old one names the new one in a signed statement, and devices
-follow these statements from the key that they know. Then the old key is of no use any more.
+The signing key can be replaced. The old key signs a statement that names the new one, and devices
+follow these statements from the key that they know. After that, devices refuse the old key.
 
-The database has an epoch's private key only under the wrapping key, which is in the keys file and
-nowhere else. So a backup of the database opens no report.
+The database has the private key of an epoch only wrapped: encrypted with the wrapping key. The
+wrapping key is in the keys file and nowhere else, so a backup of the database opens no report.
 """
 
 import json
@@ -36,18 +36,17 @@ class Keys:
     """The content of a keys file. Its two secrets are never shown."""
 
     signing: bytes = field(repr=False)
-    """Ed25519. Devices pin its public half: if it is lost, every device must be set up again."""
+    """Ed25519 key that signs manifests. If it is lost, every device must be set up again."""
     wrapping: bytes = field(repr=False)
-    """AES-256, for the private keys of epochs in the database."""
+    """AES-256 key that wraps the private keys of epochs in the database."""
     statements: tuple[KeyStatement, ...] = ()
-    """The statements by which earlier signing keys named the next one, oldest first."""
+    """Statements in which each earlier signing key names the next one, oldest first."""
     first_key: bytes = b""
-    """The verification key that this service began with."""
+    """Verification key of the service's first signing key; by default that of `signing`."""
     created: int = 0
-    """Unix second when the signing key was made."""
+    """Unix seconds when the signing key was made."""
 
     def __post_init__(self) -> None:
-        # A service that has changed no key yet began with this one.
         if not self.first_key:
             object.__setattr__(self, "first_key", _get_public_key(self.signing))
 
@@ -62,14 +61,14 @@ class Keys:
         """Read a keys file.
 
         Raises:
-            SettingsError: It cannot be read, is malformed, or other users can read it.
+            SettingsError: The file cannot be read, is malformed, or can be read by other users.
         """
         try:
             raw = read_secret(path, MAX_FILE_BYTES + 1)
         except OSError as error:
             raise SettingsError(
-                f"{path}: the keys cannot be read: {get_reason(error)}; restore the file. "
-                "(What `sottovoce server init` makes are the keys of another server)"
+                f"{path}: the keys cannot be read: {get_reason(error)}; restore the file "
+                "(`sottovoce server init` would make the keys of another server)"
             ) from error
         try:
             return cls._decode(raw)
@@ -93,8 +92,10 @@ class Keys:
                 for name in ("signing", "wrapping", "first")
             )
         except ProtocolError:
-            # The message would show the key.
-            raise ProtocolError("keys: each must be 64 lower-case hexadecimal digits") from None
+            # The original message would show the key.
+            raise ProtocolError(
+                "keys: signing, wrapping and first must each be 64 lower-case hexadecimal digits"
+            ) from None
         created = strict.parse_int(
             content["made"], min_value=0, max_value=strict.MAX_INTEGER, what="keys: made"
         )
@@ -110,16 +111,17 @@ class Keys:
         return keys
 
     def write(self, path: Path) -> None:
-        """Write a new file that only its owner can read; never overwrite one."""
+        """Write a new keys file that only its owner can read; never overwrite a file."""
         write_new(path, self._encode())
 
     def replace(self, path: Path) -> None:
         """Replace a keys file in one step, and keep its owner."""
         try:
-            # The owner is read before the file is replaced by one of this process's user.
+            # Read the owner first: the new file belongs to the user of this process.
             before = path.stat()
             write_atomically(path, self._encode(), private=True)
-            # Another user may change the keys, and the server must still be able to read them.
+            # If another user, such as root, replaces the key, the server must still be able to read
+            # the file.
             if os.name == "posix" and before.st_uid != os.geteuid():
                 os.chown(path, before.st_uid, before.st_gid)
         except OSError as error:
@@ -140,11 +142,11 @@ class Keys:
         return json.dumps(content, indent=2).encode() + b"\n"
 
     def rotate(self) -> Self:
-        """Return a copy with a new signing key, which the current one names."""
+        """Return a copy with a new signing key, and the statement in which the old one names it."""
         if len(self.statements) == MAX_STATEMENTS:
             raise SettingsError(
-                f"the signing key was changed {MAX_STATEMENTS} times, which is all that a "
-                "manifest can prove: devices must be set up again with the present key"
+                f"the signing key was changed {MAX_STATEMENTS} times, and a manifest has no room "
+                "for more statements: devices must be set up again with the present key"
             )
         key = Ed25519PrivateKey.generate()
         statement = KeyStatement.make(self.signer, key.public_key().public_bytes_raw())
@@ -156,7 +158,10 @@ class Keys:
         )
 
     def is_successor_of(self, verification_key: bytes) -> bool:
-        """Return whether devices that know a key follow ours: it is ours, or an earlier one."""
+        """Return whether devices that know this verification key accept ours.
+
+        They do if it is our current verification key or an earlier one.
+        """
         return verification_key in (self.first_key, *(item.key for item in self.statements))
 
     def _check_chain(self) -> None:
@@ -165,7 +170,7 @@ class Keys:
             if not statement.follows(key):
                 raise ProtocolError("keys: a statement is not signed by the key before it")
             key = statement.key
-        # Without this, devices that pinned the first key could not follow to the present one.
+        # Devices that pinned the first key could not follow the chain to the current one.
         if key != self.verification_key:
             raise ProtocolError("keys: the statements do not lead to the signing key")
 
@@ -181,7 +186,7 @@ class Keys:
 
     def wrap(self, epoch: int, private_key: bytes) -> bytes:
         """Encrypt an epoch's private key for the database, bound to the number of the epoch."""
-        # Random, because a counter would begin again after a backup was restored.
+        # The nonce is random, because a counter would repeat after a backup is restored.
         nonce = os.urandom(NONCE_BYTES)
         return nonce + AESGCM(self.wrapping).encrypt(nonce, private_key, _bind_epoch(epoch))
 
@@ -189,11 +194,10 @@ class Keys:
         """Decrypt an epoch's private key.
 
         Raises:
-            StoreError: It was wrapped with other keys, or for another epoch.
+            StoreError: The key was wrapped with other keys, or for another epoch.
         """
         nonce, content = wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:]
         try:
-            # A key that was copied to another epoch's row does not open.
             return AESGCM(self.wrapping).decrypt(nonce, content, _bind_epoch(epoch))
         except (InvalidTag, ValueError) as error:
             raise StoreError(
@@ -207,5 +211,5 @@ def _get_public_key(signing: bytes) -> bytes:
 
 
 def _bind_epoch(epoch: int) -> bytes:
-    """Return the data that a wrapped key is authenticated with."""
+    """Return the associated data that binds a wrapped key to its epoch."""
     return b"sottovoce epoch key 1\x00" + epoch.to_bytes(4, "little")

@@ -1,4 +1,4 @@
-"""What an operator may watch: the whole server in a few numbers, nothing of a batch or a chunk."""
+"""Metrics of the server. They describe the whole server, never a single batch or chunk."""
 
 from prometheus_client import Enum
 
@@ -8,18 +8,21 @@ from sottovoce.server.transaction import APPLIED, Epoch
 from sottovoce.service.logs import Troubles
 from sottovoce.service.metrics import ServiceMetrics
 
-# Fields of the last applied epoch that have a gauge.
+# Fields of `Epoch` that have a gauge for the last applied epoch.
 APPLIED_FIELDS = ("epoch", "reports", *DROP_REASONS)
 GAUGES = {
-    "beat_failures": "Beats in a row that failed",
-    "disk_free_bytes": "Free where the database lies; NaN: it is no file",
+    "beat_failures": "Consecutive ticks that failed",
+    "disk_free_bytes": "Free bytes on the disk of the database; NaN if it is not a file",
     "epoch": "Number of the latest epoch",
     "training": "Number of the latest epoch's training",
-    "items": "In the catalogue of the latest epoch",
-    "overdue_seconds": "Seconds that the latest epoch waits beyond its end; 0 before it",
+    "items": "Items in the catalogue of the latest epoch",
+    "overdue_seconds": "Seconds since the latest epoch could have been closed; 0 before",
     "applied_epoch": "Number of the last applied epoch",
-    "applied_reports": "Counted in the last applied epoch",
-    **{f"applied_{name}": f"Dropped in it: they {why}" for name, why in DROP_REASONS.items()},
+    "applied_reports": "Reports counted in the last applied epoch",
+    **{
+        f"applied_{name}": f"Reports dropped in the last applied epoch because they {reason}"
+        for name, reason in DROP_REASONS.items()
+    },
 }
 
 
@@ -30,18 +33,18 @@ class Metrics(ServiceMetrics):
         super().__init__("server", GAUGES, troubles)
         self._state = Enum(
             "sottovoce_server_epoch_state",
-            "Of the latest epoch",
+            "State of the latest epoch",
             states=["none", "open", "closed", "applied"],
             registry=self.registry,
         )
-        self.chunks = self.add_counter("chunks", "Chunks taken by this worker")
+        self.chunks = self.add_counter("chunks", "Chunks handled by this worker")
         self.opening = self.add_counter("opening_seconds", "Seconds spent on opening chunks")
         self.unknown = self.add_counter("unknown_proxy", "Requests without a known proxy's secret")
 
     def describe_epochs(
         self, latest: Epoch | None, manifest: Manifest | None, applied: Epoch | None, now: float
     ) -> None:
-        """Set the gauges of the latest epoch with its manifest, and of the last applied one."""
+        """Set the gauges of the latest epoch, its manifest, and the last applied epoch."""
         self._state.state(latest.state if latest else "none")
         is_running = latest is not None and latest.state != APPLIED
         self.set_values(

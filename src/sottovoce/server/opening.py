@@ -1,6 +1,7 @@
-"""Opening sealed reports, the only expensive work of a server.
+"""Opening of sealed reports, which is the only expensive work of a server.
 
-It is bound by X25519 and holds the interpreter's lock, so it needs processes instead of threads.
+Most of the time goes into X25519. It holds the lock of the Python interpreter, so the work is
+divided among processes instead of threads.
 """
 
 import logging
@@ -19,14 +20,15 @@ from sottovoce.service.workers import set_up_worker
 
 log = logging.getLogger("sottovoce")
 
-# A chunk is split into this many pieces for each process, so that none waits long for the slowest.
+# Number of pieces of a chunk for each process. With several small pieces, no process waits for long
+# until the slowest one is done.
 PIECES_PER_PROCESS = 4
-# Reports in a piece, at least: for fewer the way to another process takes longer than the work.
+# Minimum number of reports in a piece. Fewer could be opened faster than sent to another process.
 MIN_PIECE_REPORTS = 64
 
 
 class Opener(Protocol):
-    """Opens chunks, from many threads at once."""
+    """Opens the reports of chunks. Many threads may call it at once."""
 
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
@@ -34,7 +36,7 @@ class Opener(Protocol):
         """Open reports as `protocol.open_reports` does.
 
         Raises:
-            UnavailableError: It cannot do so now.
+            UnavailableError: The reports cannot be opened now.
         """
 
 
@@ -44,12 +46,18 @@ class InProcessOpener:
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
     ) -> OpenedReports:
-        """Open reports."""
+        """Open reports in the calling thread."""
         return open_reports(sealed, private_key, manifest_hash, n_directions)
 
 
 class OpenerPool:
-    """Worker processes. One that dies costs one `UnavailableError`, never a wrong count."""
+    """Opens reports in several processes.
+
+    If a process dies, `open` raises an `UnavailableError` and no report of the chunk is counted.
+
+    Args:
+        processes: Number of processes; 0 for one per processor core.
+    """
 
     def __init__(self, processes: int = 0):
         self.processes = processes or os.cpu_count() or 1
@@ -93,7 +101,7 @@ class OpenerPool:
             if self._is_closed:
                 raise UnavailableError("the server is stopping")
             if self._workers is None:
-                # A fork of a process with threads can lock up for ever.
+                # A forked copy of a process with threads can wait for a lock for ever.
                 self._workers = ProcessPoolExecutor(
                     self.processes, get_context("spawn"), initializer=set_up_worker
                 )

@@ -1,1 +1,1 @@
-"""What proxy and server share: settings files, HTTP, connections, a heartbeat, the built page."""
+"""Code that proxy and server share: settings files, HTTP, connections, heartbeat and page."""

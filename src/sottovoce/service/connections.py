@@ -1,7 +1,7 @@
-"""Connections of one listener: how many there may be, and which one gives way to another.
+"""Limits on the connections of a listener, in total and for each address.
 
-If all places are taken, the connection goes that has waited longest without sending a complete
-request. So nobody can lock others out by connecting and sending nothing.
+If all places are taken, a new connection displaces the one that has waited longest without sending
+a complete request. So nobody can lock others out by connecting and sending nothing.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from prometheus_client import CollectorRegistry, Counter
 DEADLINE_CHECK_SECONDS = 0.25
 
 RejectionReason = Literal["full", "displaced", "late", "unreadable"]
-# Every place was taken by a request that is being worked on.
+# The connection was refused: every place had a request that was being answered.
 FULL: RejectionReason = "full"
-# Another connection took the place; this one had sent no complete request.
+# A new connection took the place of this one, which had sent no complete request.
 DISPLACED: RejectionReason = "displaced"
-# A header, a body or a handshake did not come in time. An idle connection that ends is not late.
+# A header, a body or a handshake did not come in time. Closing an idle connection is not counted.
 LATE: RejectionReason = "late"
-# The header is too large, or this is not HTTP.
+# The header was too large, or the data was not HTTP.
 UNREADABLE: RejectionReason = "unreadable"
 
 OnRejection = Callable[[RejectionReason], None]
 
 
 class RejectionCounter:
-    """The metric of connections that were not served, by reason; no address and no time is kept.
+    """Counts the connections that were not served, by reason, without addresses and times.
 
-    It shows an attack, or a limit that is too low for honest users.
+    The metric shows an attack, or a limit that is too low for honest users.
     """
 
     def __init__(self, service: str, registry: CollectorRegistry):
@@ -53,32 +53,35 @@ def ignore_rejection(_: RejectionReason) -> None:
 
 
 class Connection(Protocol):
-    """A connection that has a place."""
+    """A connection that `ConnectionLimiter` can give a place."""
 
     deadline: float
-    """When `time_out` is called, by the event loop's clock."""
+    """Time of the event loop's clock after which the limiter calls `time_out`."""
 
     def time_out(self) -> None:
-        """Handle that the deadline has passed."""
+        """End the connection, or set a later deadline, because the deadline has passed."""
 
     def drop(self) -> None:
-        """End at once: another connection gets the place."""
+        """End the connection at once, because another one gets its place."""
 
 
 @dataclass
 class Quota:
-    """A number of places, and the connections that may lose theirs."""
+    """A number of places, and the connections that may be displaced."""
 
     limit: int
     used: int = 0
     waiting: dict[Connection, None] = field(default_factory=dict)
-    """In the order in which they began to wait."""
+    """Connections without a complete request, the longest waiting first."""
 
 
 class ConnectionLimiter:
-    """The places of one listener: a number for all, and one for each address.
+    """Gives places to the connections of a listener.
 
-    Without a limit for an address, no address is remembered.
+    Args:
+        max_connections: Places in total.
+        max_per_address: Places of one address; 0 for no limit. Then no address is remembered.
+        on_rejection: Called with the reason when a connection is not served.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class ConnectionLimiter:
         return len(self._places)
 
     def admit(self, connection: Connection, address: str, loop: asyncio.AbstractEventLoop) -> bool:
-        """Give a connection a place, if there is one, and watch its deadline."""
+        """Give a connection a place and watch its deadline; return False if there is no place."""
         is_admitted = self.add(connection, address)
         if is_admitted and not self._is_checking:
             self._is_checking = True
@@ -106,7 +109,7 @@ class ConnectionLimiter:
         return is_admitted
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Give a connection a place; return False if all others are at work."""
+        """Give a connection a place; return False if no connection can be displaced for it."""
         network: str | int = ""
         quotas = [self._total]
         if self._max_per_address:
@@ -125,13 +128,13 @@ class ConnectionLimiter:
         return True
 
     def set_waiting(self, connection: Connection) -> None:
-        """Note that a connection waits from now on: its request was answered."""
+        """Mark a connection as waiting, after its request was answered. It may be displaced."""
         for quota in self._get_quotas(connection):
             quota.waiting.pop(connection, None)
             quota.waiting[connection] = None
 
     def set_working(self, connection: Connection) -> None:
-        """Note that a connection's request is complete: it does not give way."""
+        """Mark a connection as working, when its request is complete. It is not displaced."""
         for quota in self._get_quotas(connection):
             quota.waiting.pop(connection, None)
 
@@ -157,7 +160,7 @@ class ConnectionLimiter:
         return True
 
     def _check_deadlines(self, loop: asyncio.AbstractEventLoop) -> None:
-        # One timer for all connections, as long as there are any.
+        # A single timer serves all connections, and stops when there are none.
         now = loop.time()
         for connection in list(self._places):
             if connection.deadline <= now:
@@ -168,7 +171,7 @@ class ConnectionLimiter:
 
 
 def get_network(address: str) -> str | int:
-    """Return what one household has: an IPv4 address, or the first 56 bits of an IPv6 address.
+    """Return the network of a household: the IPv4 address, or the first 56 bits of an IPv6 address.
 
     >>> get_network("203.0.113.7")
     '203.0.113.7'

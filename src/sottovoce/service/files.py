@@ -1,7 +1,7 @@
-"""Public files over HTTP, with tags, caching and compression; the built files of the page.
+"""Public files over HTTP, with ETags, caching and compression; the built files of the page.
 
-Only files that are the same for everybody are compressed. None contains both a secret and something
-that a reader chose, so a compressed length reveals nothing.
+Only files that are the same for everybody are compressed. No file contains both a secret and text
+that a reader can choose, so the compressed length reveals no secret.
 """
 
 import gzip
@@ -21,11 +21,11 @@ from starlette.routing import Route
 from sottovoce.errors import NotFoundError, SettingsError
 
 BINARY_TYPE = "application/octet-stream"
-# Caching of what changes with the epoch.
+# `Cache-Control` of files that change with the epoch.
 CACHE_BRIEFLY = "public, max-age=10"
-# Caching of what is named by its hash or its epoch.
+# `Cache-Control` of files that never change, because their hash or epoch is in the path.
 CACHE_FOREVER = "public, max-age=31536000, immutable"
-# Files without which there is no page.
+# Files that the built page must have.
 INDEX_FILE = "index.html"
 SERVICE_WORKER_FILE = "sw.js"
 _MEDIA_TYPES = {
@@ -41,17 +41,17 @@ _GZIP_PATTERN = re.compile("gzip(;q=(1|1[.]0*|0?[.]0*[1-9][0-9]*))?")
 
 @dataclass(frozen=True)
 class File:
-    """One public file, plain and perhaps compressed."""
+    """A public file, with a compressed copy if there is one."""
 
     content: bytes
     tag: str
-    """A name of the content."""
+    """The ETag of the plain content, without quotes."""
     media_type: str = BINARY_TYPE
     compressed: bytes | None = None
 
     @classmethod
     def from_asset(cls, name: str, content: bytes) -> Self:
-        """Make a file of page or widget, compressed."""
+        """Make a file of the page or the widget, with a compressed copy."""
         suffix = name.rpartition(".")[2]
         if suffix not in _MEDIA_TYPES:
             raise SettingsError(f"{name}: the page's files must be {', '.join(_MEDIA_TYPES)}")
@@ -59,11 +59,11 @@ class File:
         return cls(content, tag, _MEDIA_TYPES[suffix], compress(content))
 
     def respond(self, request: Request, headers: Mapping[str, str]) -> Response:
-        """Answer with the file, with 304 if the reader has it, without a body for HEAD."""
+        """Answer with the file; with 304 if the reader has it already; to HEAD without a body."""
         body, tag, headers = self.content, self.tag, dict(headers)
         if self.compressed is not None:
             headers["Vary"] = "Accept-Encoding"
-            if accepts_gzip(request):  # other bytes have another tag
+            if accepts_gzip(request):  # other bytes need another ETag
                 body, tag = self.compressed, f"{tag}-gzip"
                 headers["Content-Encoding"] = "gzip"
         headers["ETag"] = f'"{tag}"'
@@ -86,19 +86,30 @@ class File:
 def send_file(
     request: Request, content: bytes | None, tag: str, caching: str, compressed: bytes | None = None
 ) -> Response:
-    """Answer with a file of the protocol, or raise 404 if there is no content."""
+    """Answer with a file of the protocol.
+
+    Args:
+        request: The request.
+        content: The content of the file; None if there is no such file.
+        tag: The ETag, without quotes.
+        caching: The `Cache-Control` header.
+        compressed: The content in gzip, if it is compressed.
+
+    Raises:
+        NotFoundError: There is no content.
+    """
     if content is None:
         raise NotFoundError("there is no such file")
     return File(content, tag, compressed=compressed).respond(request, {"Cache-Control": caching})
 
 
 def compress(content: bytes) -> bytes:
-    """Compress with gzip, as small as it gets; the same content gives the same bytes."""
+    """Compress with gzip at the highest level. Equal content gives equal bytes."""
     return gzip.compress(content, mtime=0)
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Return whether the reader asks for gzip; without the header, it does not."""
+    """Return whether `Accept-Encoding` names gzip; False without this header."""
     codings = [text.replace(" ", "").lower() for text in _split(request, "accept-encoding")]
     return any(_GZIP_PATTERN.fullmatch(coding) for coding in codings)
 
@@ -108,12 +119,16 @@ def _split(request: Request, header: str) -> list[str]:
 
 
 def get_assets_folder() -> Traversable:
-    """Return the folder with the built files of page and widget."""
+    """Return the folder with the built files of the page and the widget."""
     return files(__package__) / "assets"
 
 
 def read_assets(folder: Traversable) -> dict[str, bytes]:
-    """Read the files of the page by name, or raise an error if it was not built."""
+    """Return the content of each file of the page by name.
+
+    Raises:
+        SettingsError: The page was not built.
+    """
     assets = {}
     if folder.is_dir():
         assets = {

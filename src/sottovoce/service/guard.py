@@ -1,8 +1,10 @@
-"""HTTP with limits: uvicorn's protocol, which has none of its own, with those of `Listen`.
+"""uvicorn's HTTP protocol with the limits of `Listen`, since uvicorn has no such limits.
 
-The parser keeps a header as long as it continues and copies it with every piece that arrives, so
-its bytes are counted before the parser sees them. Nothing about a connection is logged. (granian
-2.8 leaves silent connections and slow bodies open, and sixty silent ones locked everybody out.)
+The parser keeps an unfinished header in memory and copies it with every piece that arrives, so
+bytes are counted before the parser gets them. Nothing about a connection is logged.
+
+granian was no alternative: version 2.8 leaves silent connections and slow bodies open, and sixty
+silent connections locked everybody out.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from sottovoce.service.connections import LATE, UNREADABLE, Connection, Connecti
 from sottovoce.service.http import make_problem
 from sottovoce.service.listen import Listen
 
-# Time for a client to read an answer that came early, or a refusal, before the connection ends.
+# Seconds that a client has to read a refusal, or an answer to an unfinished request, before the
+# connection ends.
 CLOSE_DELAY_SECONDS = 1.0
-# Details of the answers to requests that cannot be served.
+# `detail` in the answers to requests that cannot be served.
 LONG_HEADER = "the header is longer than this service reads"
 TOO_MANY_HEADERS = "the request has more headers than this service reads"
 SLOW_REQUEST = "the request did not come in time"
@@ -34,10 +37,17 @@ NOT_ONE_HOST = "a request needs one Host header, and no second one"
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection: a header, a body, an answer, and again; each with limits of time and size.
+    """A connection that limits the time and size of each request's header and body.
 
-    One request at a time: what comes before the answer is not read, and the connection ends with
-    that answer, so that its sender sends it again.
+    It takes one request at a time. If the client sends another request before the answer, the
+    connection stops reading and ends with that answer. The client then sends the request again on a
+    new connection.
+
+    Args:
+        limits: The limits.
+        limiter: Gives connections places.
+        handshake: The connection in which the TLS handshake took place; its place is freed.
+        **uvicorn_arguments: Arguments of uvicorn's protocol.
     """
 
     def __init__(
@@ -54,13 +64,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.cycle: RequestResponseCycle | None  # type: ignore[assignment]  # none at first
         self.deadline = inf
         self._in_header = True
-        """Whether the last request has ended and the header of the next has not."""
+        """Whether the next bytes belong to a header, or begin one."""
         self._unproductive_bytes = 0
-        """Bytes of a header, or between two pieces of a body."""
+        """Bytes of the header so far, or bytes since the last piece of a body."""
         self._unread_bytes = 0
-        """Bytes of an answer that were not read when the deadline passed last."""
+        """Bytes of an answer that the client had not read when the last deadline passed."""
         self._is_deaf = False
-        """Whether nothing more is read."""
+        """Whether the connection ignores everything that it receives."""
         self._refusal = (HTTPStatus.BAD_REQUEST, NOT_HTTP)
 
     # The connection
@@ -82,7 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         max_bytes = self._limits.header_bytes
         try:
-            # In pieces no longer than a header may be.
+            # Feed the parser pieces that are no longer than a header may be.
             for start in range(0, len(data), max_bytes):
                 piece = data[start : start + max_bytes]
                 self._unproductive_bytes += len(piece)
@@ -91,7 +101,7 @@ class GuardedProtocol(HttpToolsProtocol):
                     self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, LONG_HEADER
                     raise httptools.HttpParserError
         except httptools.HttpParserUpgrade:
-            pass  # to a protocol that is not spoken here: it is answered like any other request
+            pass  # an upgrade is not supported: the request is answered like any other
         except httptools.HttpParserError:
             if not self._is_deaf:
                 self._refuse(*self._refusal)
@@ -118,14 +128,15 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.headers) > self._limits.header_fields:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_MANY_HEADERS
             raise _StopParserError
-        # The count includes what came with the header in one piece, so measure the header itself.
+        # The counted bytes may include the beginning of a body, so measure the header itself.
         if self._unproductive_bytes > self._limits.header_bytes:
             size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             if size > self._limits.header_bytes:
                 self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, LONG_HEADER
                 raise _StopParserError
         hosts = sum(name == b"host" for name, _ in self.headers)
-        # RFC 9112, 3.2: a program in front could take another one for the host than we do.
+        # RFC 9112, section 3.2: with two Host headers, a program in front of this one could use the
+        # other one.
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
             self._refusal = HTTPStatus.BAD_REQUEST, NOT_ONE_HOST
             raise _StopParserError
@@ -141,7 +152,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_answering():
             self.deadline = inf
             self._limiter.set_working(self)
-        else:  # it was answered before its end
+        else:  # the request was answered before it ended
             self._expect_within(self._limits.idle_seconds)
 
     def on_response_complete(self) -> None:
@@ -168,7 +179,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
-        """Answer with the reason, if an answer is still possible, and close."""
+        """Answer with the reason, if an answer is still possible, and close the connection."""
         self._limiter.on_rejection(LATE if status is HTTPStatus.REQUEST_TIMEOUT else UNREADABLE)
         can_answer = self.cycle is None or not self.cycle.response_started
         if self._in_header:
@@ -182,7 +193,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._close()
 
     def _close(self) -> None:
-        # After a delay: bytes that the client still sends would make its system discard the answer.
+        # Wait before closing: if the client is still sending, closing at once would make its system
+        # discard the answer.
         self._expect_within(CLOSE_DELAY_SECONDS)
         if self._is_deaf and self.transport.can_write_eof():
             self.transport.write_eof()
@@ -196,17 +208,17 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _is_reading(self) -> bool:
-        """Return whether the client has read more of an answer since the last deadline."""
+        """Return whether the client has read a part of the answer since the last deadline."""
         before, self._unread_bytes = self._unread_bytes, self.transport.get_write_buffer_size()
         return self._unread_bytes > 0 and (before == 0 or self._unread_bytes < before)
 
 
 class _StopParserError(Exception):
-    """Stops the parser."""
+    """Stops the parser from a callback."""
 
 
 def _encode_problem(status: HTTPStatus, detail: str) -> bytes:
-    """Encode an answer to what is not a complete request."""
+    """Encode the answer to an incomplete request, for which uvicorn makes no answer."""
     answer = make_problem(
         status, detail, {"x-content-type-options": "nosniff", "connection": "close"}
     )

@@ -1,4 +1,4 @@
-"""The work that a service does regularly: close, flush, forward, apply."""
+"""A thread for the regular work of a service, such as ending epochs and forwarding reports."""
 
 import logging
 import threading
@@ -13,8 +13,14 @@ log = logging.getLogger("sottovoce")
 class Heartbeat:
     """A thread that calls `tick` every `interval` seconds, and at once after `wake_up`.
 
-    A tick that fails is logged once and repeated, later each time, up to `max_interval` seconds.
-    So a tick must be safe to repeat.
+    A failed tick is logged once and repeated. The pause before it doubles with every failure, up to
+    `max_interval` seconds. So a tick must be safe to repeat.
+
+    Args:
+        tick: The work to do.
+        interval: Seconds between two ticks.
+        troubles: The troubles of the service, in which a failed tick is named.
+        max_interval: Seconds between two ticks after many failures.
     """
 
     def __init__(
@@ -39,11 +45,11 @@ class Heartbeat:
         self._thread.start()
 
     def wake_up(self) -> None:
-        """Tick at once instead of waiting."""
+        """Begin the next tick at once."""
         self._awake.set()
 
     def stop(self) -> None:
-        """Let the tick that is under way finish, unless it hangs."""
+        """Stop after the current tick, but wait for it at most `max_interval` seconds."""
         self._is_stopping = True
         self._awake.set()
         if self._thread.is_alive():
@@ -57,7 +63,7 @@ class Heartbeat:
                 self._awake.wait(self._get_pause())
 
     def tick(self) -> None:
-        """Tick once and note whether it failed."""
+        """Do one tick, and record whether it failed."""
         try:
             self._tick()
             self.failures = 0
@@ -71,5 +77,5 @@ class Heartbeat:
             log.exception("a beat failed")
 
     def _get_pause(self) -> float:
-        # The exponent has a limit, because 2.0**failures would overflow after a day of failures.
+        # Limit the exponent: 2.0**failures would overflow after a day of failures.
         return min(self._interval * 2.0 ** min(self.failures, 30), self._max_interval)

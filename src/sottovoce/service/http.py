@@ -1,6 +1,6 @@
-"""HTTP of a service: bodies have a limit while they are read, errors become problem+json.
+"""HTTP of a service: bodies are read up to a limit, and errors are answered with problem+json.
 
-Nothing that a request carries (address, agent, time, body) goes into a log. An answer contains at
+Nothing about a request is logged: no address, user agent, time or body. An error answer repeats at
 most the value that was refused.
 """
 
@@ -39,16 +39,16 @@ STATUS_BY_ERROR = {
     TooEarlyError: HTTPStatus.TOO_EARLY,
     UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-# Retry-After of a 503, if the error has no time of its own.
+# `Retry-After` of a 503 whose error names no time.
 DEFAULT_RETRY_SECONDS = 5
-# The `type` of a problem whose status says everything.
+# The `type` of a problem whose status tells a program enough.
 GENERIC_PROBLEM = "about:blank"
-# The `type` of problems whose status alone does not say what to do.
+# The `type` of problems whose status alone does not tell a program what to do.
 PROBLEM_BY_ERROR = {
     ClosedError: CLOSED_PROBLEM,
     WrongEpochError: WRONG_EPOCH_PROBLEM,
 }
-# More digits of a Content-Length are refused: Python does not convert thousands of them.
+# Digits of a `Content-Length`. Python refuses to convert thousands of digits.
 MAX_LENGTH_DIGITS = 18
 _DIGITS_PATTERN = re.compile("[0-9]+")
 _EPOCH_PATTERN = re.compile("[1-9][0-9]{0,9}")
@@ -61,25 +61,25 @@ def make_problem(
     *,
     kind: str = GENERIC_PROBLEM,
 ) -> JSONResponse:
-    """Return an RFC 9457 problem.
+    """Return an answer in the format of RFC 9457, problem details.
 
     Args:
         status: The status, whose name becomes the title.
         detail: What is wrong.
-        headers: More headers.
-        kind: The `type`, if a program needs more than the status.
+        headers: Further headers of the answer.
+        kind: The `type` of the problem.
     """
     return JSONResponse(
         {"type": kind, "title": status.phrase, "status": status, "detail": detail},
         status,
-        # No cache keeps it: the file of a 404 may come later.
+        # A cache must not keep a problem: a file that is missing now may come later.
         headers={"Cache-Control": "no-store", **(headers or {})},
         media_type="application/problem+json",
     )
 
 
 def get_header(scope: Scope, name: bytes) -> str | None:
-    """Return the first header with this name, which is in lower case."""
+    """Return the value of the first header with this name, or None. Give the name in lower case."""
     for candidate, value in scope["headers"]:
         if candidate == name:
             return str(value, "latin-1")
@@ -87,7 +87,13 @@ def get_header(scope: Scope, name: bytes) -> str | None:
 
 
 async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
-    """Read the body, or raise 413 as soon as it is longer, before it is in memory."""
+    """Return the body of a request.
+
+    Raises:
+        HTTPException: 413 as soon as the body is known to be longer than `max_bytes`; 400 if its
+            length is not a number.
+        ClientDisconnect: The client has disconnected.
+    """
     too_long = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {max_bytes} bytes")
     header = get_header(scope, b"content-length")
     declared = "0" if header is None else header
@@ -109,7 +115,7 @@ async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
 
 
 def parse_epoch(request: Request) -> int:
-    """Return the epoch in the path, or raise 404."""
+    """Return the epoch in the path; raise a `NotFoundError` if it is not valid."""
     text = request.path_params["epoch"]
     if not _EPOCH_PATTERN.fullmatch(text) or int(text) > MAX_EPOCH:
         raise NotFoundError("there is no such epoch")
@@ -117,7 +123,7 @@ def parse_epoch(request: Request) -> int:
 
 
 def parse_hash(request: Request) -> bytes:
-    """Return the SHA-256 in the path, or raise 404."""
+    """Return the SHA-256 hash in the path; raise a `NotFoundError` if it is not valid."""
     try:
         return strict.parse_hex(request.path_params["sha256"], what="path")
     except ProtocolError as error:
@@ -146,7 +152,7 @@ def answer_error(error: Exception) -> Response:
 
 
 def build_error_handlers() -> ErrorHandlers:
-    """Return handlers for an application, which answer every error with a problem."""
+    """Return exception handlers for an application, which answer with `answer_error`."""
 
     async def handle(_: Request, error: Exception) -> Response:
         return answer_error(error)

@@ -11,7 +11,7 @@ from sottovoce.errors import SettingsError, get_reason
 from sottovoce.service.tls import load_certificate
 from sottovoce.settings import check, setting
 
-# Connections that the system queues until they are accepted; it may allow fewer.
+# Connections that wait in the system to be accepted. The system may allow fewer.
 MAX_QUEUED_CONNECTIONS = 4096
 
 
@@ -24,10 +24,10 @@ class Listen:
     host: str = "127.0.0.1"
     port: int = 8080
     certificate: Path | None = None
-    """PEM chain. Without one, something in front must speak TLS."""
+    """PEM file of the certificate chain. Without it, something in front must speak TLS."""
     private_key: Path | None = None
     client_authority: Path | None = None
-    """PEM authorities: a client must show a certificate that one of them signed."""
+    """PEM file of authorities. A client must show a certificate that one of them has signed."""
     header_bytes: int = setting(
         16_384,
         "bytes of a request's first line and headers; more are answered 431",
@@ -71,7 +71,8 @@ class Listen:
         """Return listening sockets, one for each address of the host.
 
         Args:
-            option: How the error says to name another port, instead of in the settings file.
+            option: Where the error tells the user to name another port, such as "with --port"; the
+                settings file if empty.
         """
         try:
             addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
@@ -89,17 +90,18 @@ class Listen:
             ) from error
 
     def check_free(self, option: str = "") -> None:
-        """Check that the port can be bound now."""
+        """Raise a `SettingsError` if the port cannot be bound now; see `bind` for the option."""
         for listening in self.bind(option):
             listening.close()
 
     def make_tls_context(self) -> ssl.SSLContext | None:
-        """Return the context of TLS, or None for plain HTTP."""
+        """Return the TLS context, or None for plain HTTP."""
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # A resumed session would link the requests of a device across its addresses. TLS 1.3
-        # resumes only by tickets. TLS 1.2 also does by ids, which Python cannot switch off.
+        # Do not resume sessions: that would link requests of a device from different addresses.
+        # TLS 1.3 resumes sessions only by tickets, which are switched off here. TLS 1.2 also
+        # resumes by session ids, which Python cannot switch off.
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0
         load_certificate(context, self.certificate, self.private_key)
@@ -116,7 +118,7 @@ class Listen:
 
 @dataclass(frozen=True)
 class Watch(Listen):
-    """The operator's listener, for health and metrics; never open to the public."""
+    """The operator's listener, for health and metrics. It must never be open to the public."""
 
     table = "watch"
     port: int = 8081
@@ -124,7 +126,10 @@ class Watch(Listen):
     connections_per_address: int = setting(0, "0: no limit", min_value=0)
 
     def check_ports_differ(self, public: Listen) -> None:
-        """Check that the two listeners have two ports; port 0 means any free one."""
+        """Raise a `SettingsError` if both listeners have the same port, except for port 0.
+
+        Port 0 means any free port.
+        """
         if self.port == public.port != 0:
             raise SettingsError(
                 f"the service and its health and metrics need two ports, both are {self.port}",

@@ -1,4 +1,4 @@
-"""The log of a service: one line for each event, with its time, and for each trouble only once."""
+"""The log of a service: a line with the time for each event. A lasting trouble is logged once."""
 
 import json
 import logging
@@ -11,25 +11,26 @@ from pathlib import Path
 
 log = logging.getLogger("sottovoce")
 
-# Loggers of libraries with their lowest level that is logged. uvicorn's notes about its start and
-# end have a name that reads like an error; we log our own.
+# Lowest level of a library's logger that is logged. uvicorn logs its start and end as
+# "uvicorn.error", which looks like an error; services log their own start and end.
 LIBRARY_LEVELS = {"uvicorn.error": logging.WARNING}
-# Loggers that write a line for each request, which would record its time.
+# Loggers that are switched off: they write a line for each request, which would record its time.
 DISABLED_LOGGERS = ("uvicorn.access", "httpx", "httpcore")
-# First word of the line that says that a trouble is over.
+# First word of a line that reports the end of a trouble.
 RESOLVED_PREFIX = "resolved"
-# Time between two lines about the same trouble: other parties may choose how often it changes.
+# Seconds between two lines about a trouble. A client or server could make it change very often.
 MIN_SECONDS_BETWEEN_LINES = 60.0
 MAX_TROUBLE_LENGTH = 2_000
 
 
 @dataclass(frozen=True)
 class OwnCommands:
-    """The commands of one service, each of which needs its settings file."""
+    """Adds the settings file of a service to the commands in messages."""
 
     service: str = ""
-    """`server`, `proxy`, or nothing for a process without commands."""
+    """`server` or `proxy`; empty for a process without commands."""
     config: Path = Path()
+    """The settings file of the service."""
 
     def complete(self, text: str) -> str:
         """Add `--config` to the commands in a message, so that an operator can paste them.
@@ -48,7 +49,7 @@ class OwnCommands:
         return "`".join(parts)
 
 
-# For a process that has no commands of its own.
+# For a process without commands.
 NO_COMMANDS = OwnCommands()
 
 
@@ -73,7 +74,7 @@ class LineFormatter(logging.Formatter):
 
 
 class LastWarning(logging.Handler):
-    """Keeps the line of the last warning or error, for `status`."""
+    """Keeps the line of the last warning or error, which the `status` command shows."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -85,7 +86,12 @@ class LastWarning(logging.Handler):
 
 
 def start_logging(commands: OwnCommands = NO_COMMANDS, *, as_json: bool = False) -> LastWarning:
-    """Log to stderr, and return what keeps the last warning."""
+    """Log to stderr; return the handler that keeps the last warning.
+
+    Args:
+        commands: Completes the commands in messages.
+        as_json: Whether each line is a JSON object.
+    """
     handler, last_warning = logging.StreamHandler(sys.stderr), LastWarning()
     handler.setFormatter(LineFormatter(commands, as_json=as_json))
     last_warning.setFormatter(LineFormatter(commands))
@@ -103,22 +109,32 @@ class Trouble:
 
     text: str
     since: float
+    """Begin of the trouble, by `time.monotonic()`."""
     logged_text: str = ""
+    """The text that was logged last."""
     logged_at: float = 0.0
+    """Time of the last line, by `time.monotonic()`."""
 
 
 class Troubles:
-    """The problems that keep a service from its work now, by name.
+    """The current problems of a service, by name.
 
-    Each is logged when it begins or changes, at most once a minute, and when it is over.
+    A problem is logged when it begins, when it is over and, at most once a minute, when its text
+    changes.
     """
 
     def __init__(self) -> None:
-        # With None for each that is over, or that never was.
+        # The value is None for a trouble that is over or has not begun.
         self._troubles: dict[str, Trouble | None] = {}
 
     def update(self, name: str, text: str | None, *, level: int = logging.WARNING) -> None:
-        """Set the text of a trouble, or end it with None."""
+        """Begin or change a trouble, or end it if `text` is None.
+
+        Args:
+            name: Name of the trouble, which the metrics show.
+            text: What is wrong, and what to do.
+            level: Level of the line in the log.
+        """
         now, trouble = time.monotonic(), self._troubles.get(name)
         if text is None:
             self._troubles[name] = None
@@ -140,10 +156,10 @@ class Troubles:
 
     @property
     def texts(self) -> list[str]:
-        """Every trouble now."""
-        # A copy, because another thread may change the dict.
+        """The texts of all current troubles."""
+        # Copy the values, because another thread may change the dictionary.
         return [trouble.text for trouble in list(self._troubles.values()) if trouble is not None]
 
     def list_states(self) -> list[tuple[str, bool]]:
-        """Return the names of all possible troubles, each with whether the service has it."""
+        """Return the name of each known trouble, and whether the service has it now."""
         return [(name, trouble is not None) for name, trouble in list(self._troubles.items())]

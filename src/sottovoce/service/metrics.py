@@ -1,4 +1,4 @@
-"""What the metrics of both services have in common; the class of each adds its own counters."""
+"""Metrics that proxy and server have in common. Each adds counters in a subclass."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -10,12 +10,12 @@ from sottovoce.service.logs import Troubles
 
 
 class ServiceMetrics:
-    """Counters and gauges in Prometheus' format, and the problems that the log and /readyz name.
+    """Counters, gauges and the current troubles of a service, in Prometheus' format.
 
     Args:
-        service: `server` or `proxy`, a part of every name.
+        service: `server` or `proxy`. It is part of the name of every metric.
         gauges: The help text of each gauge, by name.
-        troubles: The problems of the service.
+        troubles: The troubles of the service.
     """
 
     def __init__(self, service: str, gauges: Mapping[str, str], troubles: Troubles):
@@ -30,12 +30,12 @@ class ServiceMetrics:
         self.registry.register(self)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the problems; Prometheus' registry calls it."""
+        """Yield the metric of troubles. The registry calls this method."""
         text = "1: the log, /readyz and `status` say what is wrong"
         family = GaugeMetricFamily(f"{self._prefix}_problem", text, labels=["name"])
         states: dict[str, bool] = {}
         for name, has_trouble in self._troubles.list_states():
-            # Nothing about a single proxy: `proxy/NAME` counts as `proxy`.
+            # Do not show single proxies: the troubles `proxy/NAME` count as one named `proxy`.
             kind = name.partition("/")[0]
             states[kind] = states.get(kind, False) or has_trouble
         for kind, has_trouble in states.items():
@@ -53,7 +53,7 @@ class ServiceMetrics:
             self._gauges[name].set(value)
 
     def add_counter(self, name: str, help_text: str, *labels: str) -> Counter:
-        """Add a counter, with labels if there are several of a kind."""
+        """Add a counter with these labels."""
         return Counter(f"{self._prefix}_{name}", help_text, labels, registry=self.registry)
 
     def render(self) -> bytes:

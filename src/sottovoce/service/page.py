@@ -22,12 +22,12 @@ from sottovoce.service.widget import WIDGET_SCRIPT
 from sottovoce.settings import check
 
 PANEL_FILE = "panel.json"
-# Characters of a statement or notice: several screens of a phone.
+# Characters of a statement or a notice. This many fill several screens of a phone.
 MAX_TEXT_LENGTH = 8_000
 _PLACEHOLDER = re.compile(rb"\{\{(\w+)\}\}")
 
-# The page may use nothing but its own files, from its own origin. Even if an attacker smuggled a
-# script into a title, it would not run, and it could send nothing anywhere.
+# The page may use only files of its own origin. Even if an attacker smuggled a script into a title,
+# the script would not run, and could send nothing to another origin.
 _CONTENT_POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
@@ -42,14 +42,14 @@ _CONTENT_POLICY = {
     "require-trusted-types-for": "'script'",
     "trusted-types": "sottovoce",
 }
-# Permissions that a page could ask for, and this one never does.
+# Permissions that the page never needs.
 _PERMISSIONS_POLICY = (
     "accelerometer=(), autoplay=(), camera=(), display-capture=(), encrypted-media=(), "
     "fullscreen=(), geolocation=(), gyroscope=(), hid=(), idle-detection=(), local-fonts=(), "
     "magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), "
     "publickey-credentials-get=(), screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()"
 )
-# Headers of every file of the page, also of scripts: a worker obeys those that it came with.
+# Headers of every file of the page, even of scripts: a worker obeys the headers of its script.
 PAGE_HEADERS = {
     "Content-Security-Policy": "; ".join(
         f"{key} {value}" for key, value in _CONTENT_POLICY.items()
@@ -64,16 +64,16 @@ PAGE_HEADERS = {
 
 @dataclass(frozen=True)
 class Page:
-    """An operator's settings of the page."""
+    """Settings of the page for browsers."""
 
     serve: bool = False
-    """Whether there is a page. Browsers need TLS for it, or localhost."""
+    """Whether the page is served. Browsers need TLS for it, except on localhost."""
     statement: str = ""
-    """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
+    """Plain text about privacy on the page; `sottovoce privacy` writes such a text."""
     notice: str = ""
-    """What visitors should know about this service, such as that it is a demo; in plain text."""
+    """Plain text that visitors should read first, such as that this is a demo."""
     panel: Path | None = None
-    """Public test people, on whom the page measures every epoch's model; None: no curve."""
+    """File of public test people, with which the page draws a learning curve; None: no curve."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -86,9 +86,14 @@ class Page:
 
 
 def build_page_routes(key: bytes, page: Page, assets: Traversable | None = None) -> list[Route]:
-    """Build the page's routes; visitors pin `key`, the server's, at their first use.
+    """Build the routes of the page.
 
-    Everything is read and compressed now, so that a later change of a file changes nothing.
+    All files are read and compressed now, so a later change of a file has no effect.
+
+    Args:
+        key: The server's verification key, which browsers trust from their first visit on.
+        page: The settings of the page.
+        assets: The folder of the built files; the packaged one if None.
     """
     contents = read_assets(get_assets_folder() if assets is None else assets)
     # The widget is next to the page's files but does not belong to it.
@@ -105,7 +110,7 @@ def build_page_routes(key: bytes, page: Page, assets: Traversable | None = None)
 
 
 def fill_template(template: bytes, values: Mapping[str, str]) -> bytes:
-    """Replace every `{{name}}` by its value, in one pass and as text that is never markup.
+    """Replace every `{{name}}` by its value, which is escaped for HTML.
 
     >>> fill_template(b'<meta content="{{a}}">', {"a": '"><script>'})
     b'<meta content="&quot;&gt;&lt;script&gt;">'
@@ -119,7 +124,10 @@ def fill_template(template: bytes, values: Mapping[str, str]) -> bytes:
 
 
 def read_panel(path: Path) -> tuple[Panel, bytes]:
-    """Read the panel now, because an invalid one would fail in every browser."""
+    """Read and check a panel; return it with the bytes of its file.
+
+    An invalid panel would otherwise fail only in browsers.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Run a service until it is stopped: two listeners, no access log, limits, a clean end."""
+"""Run a service with a public and an operator's listener until it is stopped."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ from sottovoce.service.tls import TlsConnection
 
 log = logging.getLogger("sottovoce")
 
-# File descriptors of a process, if the system does not say (Windows).
+# File descriptors of a process on Windows, which does not tell its limit.
 DEFAULT_FILE_LIMIT = 512
-# File descriptors for everything except clients' connections: databases, processes, the server.
+# File descriptors that clients' connections must leave for databases, processes and the server.
 RESERVED_FILES = 256
-# Connections that are accepted in one turn of the event loop, at most.
+# Connections that a listener accepts in one turn of the event loop, at most.
 ACCEPTS_PER_TURN = 16
-# Requests under way get this long to finish when the service stops.
+# Seconds that requests under way have to finish when the service stops.
 STOP_GRACE_SECONDS = 30
 
 
@@ -44,10 +44,10 @@ def run_service(
 
     Args:
         app: The public application.
-        listen: Its listener.
+        listen: Settings of the listener for `app`.
         watch_app: The operator's application.
-        watch: Its listener.
-        on_rejection: Is called with the reason when a connection to `app` is not served.
+        watch: Settings of the listener for `watch_app`.
+        on_rejection: Called with the reason when a connection to `app` is not served.
     """
     max_connections = max(raise_file_limit(listen.connections + RESERVED_FILES) - RESERVED_FILES, 1)
     max_connections = min(max_connections, listen.connections)
@@ -72,7 +72,11 @@ def run_service(
 
 
 def raise_file_limit(wanted: int) -> int:
-    """Raise the limit of file descriptors as far as the system allows, and return it."""
+    """Raise the limit of file descriptors as far as the system allows, and return the limit.
+
+    Args:
+        wanted: The limit to set if the system allows any number.
+    """
     if sys.platform == "win32":
         return DEFAULT_FILE_LIMIT
     import resource
@@ -86,7 +90,7 @@ def raise_file_limit(wanted: int) -> int:
 
 
 class Listener(uvicorn.Server):
-    """One of the two listeners. It leaves signals to `run_service`."""
+    """A listener of a service. `run_service` handles signals for all listeners."""
 
     def __init__(self, app: Starlette, listen: Listen, limiter: ConnectionLimiter, purpose: str):
         self._scheme = "http" if listen.certificate is None else "https"
@@ -112,10 +116,10 @@ class Listener(uvicorn.Server):
         yield
 
     async def serve_bound(self) -> None:
-        """Serve on the bound sockets."""
-        # The event loop accepts one connection from each socket in a turn. While it is busy, that
-        # would be too few: they would wait for seconds, and then the system would drop them. So it
-        # gets each socket several times.
+        """Serve on the sockets that were bound when the listener was created."""
+        # In each turn, the event loop accepts one connection from each socket. While the loop is
+        # busy, connections would wait for seconds until the system drops them. So give it several
+        # copies of each socket.
         copies = [bound.dup() for bound in self._sockets for _ in range(ACCEPTS_PER_TURN - 1)]
         await self.serve([*self._sockets, *copies])
 
@@ -127,7 +131,10 @@ class Listener(uvicorn.Server):
 
 
 def _make_protocol_factory(listen: Listen, limiter: ConnectionLimiter) -> type[asyncio.Protocol]:
-    """Return what uvicorn calls for each connection: it need not be a class."""
+    """Return the function that uvicorn calls to make the protocol of a connection.
+
+    uvicorn expects a class, but calls it like any function.
+    """
     context = listen.make_tls_context()
     make_http = partial(GuardedProtocol, listen, limiter)
     if context is None:
@@ -141,7 +148,11 @@ def _make_protocol_factory(listen: Listen, limiter: ConnectionLimiter) -> type[a
 
 
 async def _serve(servers: Sequence[Listener], stop: Callable[[], None]) -> bool:
-    """Start one listener after the other; return whether all started and none ended by itself."""
+    """Start one listener after the other, and serve until they stop.
+
+    Returns:
+        Whether all listeners have started.
+    """
     tasks = []
     for server in servers:
         tasks.append(asyncio.create_task(_serve_until_stopped(server, stop)))
@@ -153,7 +164,7 @@ async def _serve(servers: Sequence[Listener], stop: Callable[[], None]) -> bool:
 async def _serve_until_stopped(server: Listener, stop: Callable[[], None]) -> bool:
     try:
         await server.serve_bound()
-    except SystemExit:  # it could not start: that has been logged
+    except SystemExit:  # the listener could not start, and uvicorn has logged why
         return False
     finally:
         stop()

@@ -1,4 +1,4 @@
-"""TLS: the operator's certificates, and TLS of connections that count before their handshake."""
+"""TLS: certificates, and connections that count against limits even before the handshake."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from cryptography.x509 import load_pem_x509_certificate
 from sottovoce.errors import SettingsError, get_reason
 from sottovoce.service.connections import LATE, ConnectionLimiter
 
-# An operator is warned this long before a certificate expires.
+# Seconds before a certificate expires at which the operator is warned.
 EXPIRY_WARNING_SECONDS = 14 * 86_400
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Path | None) -> None:
-    """Load a certificate to show to others; the key may be in the same file."""
+    """Load the certificate that a context shows to others.
+
+    Args:
+        context: The context.
+        certificate: PEM file of the certificate chain.
+        private_key: PEM file of the key; None if `certificate` contains it.
+    """
     key = private_key or certificate
     try:
         context.load_cert_chain(certificate, private_key)
@@ -32,7 +38,15 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
 
 
 def describe_expiring(certificates: Iterable[Path | None], now: float) -> str | None:
-    """Return which certificates have expired, will soon or cannot be read; None if all is well."""
+    """Return a message about certificates that expire soon, have expired or cannot be read.
+
+    Args:
+        certificates: PEM files; None is skipped.
+        now: Unix seconds.
+
+    Returns:
+        The message, or None if there are no such certificates.
+    """
     problems = []
     for path in certificates:
         if path is None:
@@ -49,15 +63,21 @@ def describe_expiring(certificates: Iterable[Path | None], now: float) -> str | 
 
 
 class TlsConnection(SSLProtocol):
-    """TLS of one connection, which counts from its first moment, even if no handshake follows.
+    """The TLS layer of a connection, which has a place in the limiter before its handshake.
 
-    asyncio's own way (`ssl=` of `create_server`) shows a connection only after its handshake, so
-    nothing could drop those that never begin one. And asyncio and uvloop give each connection a
-    buffer of 256 KiB: 4,096 silent ones took up to a gigabyte.
+    With `ssl=` of `create_server`, asyncio would show a connection only after its handshake, so the
+    limiter could not drop connections that never begin one. Besides, asyncio and uvloop give each
+    connection a buffer of 256 KiB, so 4,096 silent connections took up to a gigabyte.
+
+    Args:
+        limiter: Gives connections places.
+        handshake_seconds: Seconds that the handshake may take.
+        context: The TLS context.
+        make_protocol: Makes the protocol above TLS; it gets this connection.
     """
 
-    # Bytes that are read at once, and that wait to be decrypted before reading pauses: the longest
-    # record of TLS 1.3 (RFC 8446, 5.2) with its header.
+    # Bytes to read at once, and bytes that may wait to be decrypted before reading pauses. This is
+    # the longest record of TLS 1.3 (RFC 8446, section 5.2) with its header.
     max_size = 5 + 2**14 + 256
 
     def __init__(
@@ -68,7 +88,7 @@ class TlsConnection(SSLProtocol):
         make_protocol: Callable[[TlsConnection], asyncio.Protocol],
     ):
         loop = asyncio.get_running_loop()
-        # Nobody waits for the end of the handshake: the protocol is called then.
+        # `waiter` is None: nobody waits for the handshake, whose end is shown to the protocol.
         super().__init__(loop, make_protocol(self), context, None, server_side=True)  # type: ignore[arg-type]
         self._app_transport.set_read_buffer_limits(self.max_size)
         self._limiter = limiter

@@ -1,4 +1,4 @@
-"""Settings files of a service: TOML into frozen dataclasses, and defaults into a new file."""
+"""Settings files: read TOML into frozen dataclasses, and write defaults for a new file."""
 
 import json
 import re
@@ -15,15 +15,19 @@ from sottovoce.settings import Setting, get_settings, make_value_error
 
 T = TypeVar("T")
 
-# The header of a table, and the key of a line.
+# Patterns of the header of a table, and of a line with a key.
 _HEADER_PATTERN = re.compile(r"\s*\[\s*([\w.\-]+)\s*\]")
 _KEY_PATTERN = re.compile(r"\s*['\"]?([\w\-]+)['\"]?\s*[.=]")
 
 
 def read_settings(path: Path, settings_class: type[T]) -> T:
-    """Read a settings class from a file: nested classes are tables.
+    """Read an instance of a settings class from a TOML file, whose tables are nested classes.
 
-    Paths in the file are relative to its folder. Errors name the file, the line and the setting.
+    Paths in the file are relative to its folder.
+
+    Raises:
+        SettingsError: The file cannot be read, or a setting is wrong. The message names the file,
+            the line and the setting.
     """
     if not path.exists():
         raise SettingsError(f"{path}: there is no such file; name the settings file")
@@ -43,7 +47,7 @@ def read_settings(path: Path, settings_class: type[T]) -> T:
 
 
 def _find_line(setting: str, text: str) -> int | None:
-    """Return the line of a setting, or of the innermost of its tables that the file names."""
+    """Return the line number of a setting; of its innermost table if the file lacks the setting."""
     table = ""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -52,7 +56,7 @@ def _find_line(setting: str, text: str) -> int | None:
             lines.setdefault(table, number)
         elif key := _KEY_PATTERN.match(line):
             lines.setdefault(f"{table}.{key[1]}".lstrip("."), number)
-    name = setting.partition("[")[0]  # without the place in a list
+    name = setting.partition("[")[0]  # without the index in a list
     while name and name not in lines:
         name = name.rpartition(".")[0]
     return lines.get(name)
@@ -93,7 +97,7 @@ def _parse_value(value: object, kind: Any, name: str, folder: Path) -> Any:
             _parse_value(item, inner[0], f"{name}[{place}]", folder)
             for place, item in enumerate(value)
         )
-    if inner and origin is not dict:  # or None
+    if inner and origin is not dict:  # an optional value, as in `str | None`
         return _parse_value(value, inner[0], name, folder)
     if kind is Path:
         if not isinstance(value, str) or not value:
@@ -116,12 +120,12 @@ def _parse_value(value: object, kind: Any, name: str, folder: Path) -> Any:
 def render_settings(
     kind: Any, *, omit: Container[str] = (), commented: bool = False, **values: object
 ) -> str:
-    """Render the settings of a class for a new file, each in a line with its help.
+    """Return lines of TOML with the settings of a class, each with its help as a comment.
 
     Args:
         kind: The settings class.
         omit: Names of settings to leave out.
-        commented: Whether every line is a comment.
+        commented: Whether to comment out every line.
         **values: Values instead of the defaults.
     """
     sign = "# " if commented else ""

@@ -1,6 +1,7 @@
-"""What an operator can see of a running service, on a listener that is not public.
+"""Health, metrics and state of a running service, for its operator on a separate listener.
 
-In public, the number of waiting batches would show an attacker when only one is missing in a crowd.
+This must not be public: from the number of waiting batches, an attacker could see when a crowd
+lacks only a single person.
 """
 
 import ssl
@@ -32,32 +33,37 @@ READY_PATH = "/readyz"
 METRICS_PATH = "/metrics"
 STATE_PATH = "/state"
 MAX_STATE_BYTES = 65_536
-# A plausible time is below this number of seconds since 1970.
+# Latest start time, in Unix seconds, that is accepted in a state.
 MAX_TIME = 1e11
 
 
 @dataclass(frozen=True)
 class ProcessState:
-    """What a running process knows that its folder or database does not contain."""
+    """The part of the state of a service that only its running process knows."""
 
     since: float
+    """Start of the process, in Unix seconds."""
     config: str = ""
     """The path of its settings file."""
     troubles: tuple[str, ...] = ()
-    """Everything that keeps it from its work now."""
+    """Texts of the current troubles."""
     last: str | None = None
-    """Its last warning or error, with the time."""
+    """The line of the last warning or error in the log."""
     notes: tuple[str, ...] = ()
-    """What is worth knowing but no trouble."""
+    """Messages for the operator that are no troubles."""
 
     @classmethod
     def fetch(cls, watch: Watch, config: Path) -> Self | str:
-        """Ask the process that listens there; return a reason if it is not the one of `config`."""
+        """Fetch the state of the process with the settings file `config`.
+
+        Returns:
+            The state; or a message if no process answers, or another program does.
+        """
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(watch.host, watch.host)  # noqa: S104
         place = f"{host}, port {watch.port} ([watch])"
         connect: Callable[..., HTTPConnection] = HTTPConnection
         if watch.certificate is not None:
-            # Nothing secret is sent, and the certificate is our own, perhaps for another name.
+            # Accept any certificate: nothing secret is sent, and the name may be a public one.
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             connect = partial(HTTPSConnection, context=context)
@@ -94,9 +100,9 @@ def build_watch(
         check: Raises an error if the service cannot do its work.
         metrics: Returns the metrics in Prometheus' text format.
         commands: The commands of the service, with its settings file.
-        troubles: What is wrong now.
-        last_warning: The last warning in the log.
-        notes: Returns what is worth knowing but no trouble.
+        troubles: The troubles of the service.
+        last_warning: Keeps the last warning in the log.
+        notes: Returns messages for the operator that are no troubles.
     """
     since, current = time.time(), troubles or Troubles()
 

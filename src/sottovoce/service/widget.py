@@ -1,7 +1,7 @@
-"""The widget: one script for pages of other sites, and the tag that loads exactly this script.
+"""The widget: a script for pages of other sites, and the tag that loads exactly this script.
 
-A second script makes tokens where reports need accounts. It is separate because it would
-double the size, and few services need it.
+A second script makes tokens if reports need accounts. It is separate because few services need
+it, and it would double the size of the widget.
 """
 
 import base64
@@ -15,16 +15,17 @@ from sottovoce.service.files import File, get_assets_folder
 WIDGET_SCRIPT = "widget.js"
 ACCOUNTS_SCRIPT = "accounts.js"
 SCRIPT_HEADERS = {
-    # The same bytes for everybody. Which sites may ask for anything else is up to `origins`.
+    # Any site may load the scripts, which are the same for everybody. Which sites may send requests
+    # is decided by `origins`.
     "Access-Control-Allow-Origin": "*",
     "Cross-Origin-Resource-Policy": "cross-origin",
-    # A page whose tag names a newer script gets it soon.
+    # A short time, so that pages with the tag of a newer script can load it soon.
     "Cache-Control": "public, max-age=300",
 }
 
 
 def build_script_routes(*, accounts: bool) -> list[Route]:
-    """Build the routes of the scripts."""
+    """Build the routes of the widget's script and, with accounts, of the second script."""
     names = [WIDGET_SCRIPT, ACCOUNTS_SCRIPT] if accounts else [WIDGET_SCRIPT]
     return [
         File.from_asset(name, _read_script(name)).as_route(f"/{name}", SCRIPT_HEADERS)
@@ -33,9 +34,12 @@ def build_script_routes(*, accounts: bool) -> list[Route]:
 
 
 def format_script_tag(proxy: str = "https://PROXY", name: str = WIDGET_SCRIPT) -> str:
-    """Return the tag with the hash of the script: a browser runs no other."""
+    """Return the tag that loads a script of the proxy.
+
+    The tag contains the hash of the script, and browsers run no script with another hash.
+    """
     digest = base64.b64encode(hashlib.sha384(_read_script(name)).digest()).decode()
-    # Without `no-referrer`, some pages would send the proxy their whole address.
+    # Without `no-referrer`, some pages would send their full address to the proxy.
     return (
         f'<script type="module" src="{proxy}/{name}" integrity="sha384-{digest}" '
         'crossorigin referrerpolicy="no-referrer"></script>'

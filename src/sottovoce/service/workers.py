@@ -1,6 +1,6 @@
 """The first step of a worker process.
 
-Nothing else is imported here, because every worker imports this module and should start quickly.
+This module imports only the standard library, because workers should start quickly.
 """
 
 import os
@@ -10,7 +10,7 @@ from multiprocessing import parent_process
 
 
 def set_up_worker() -> None:
-    """Leave Ctrl-C to the parent process, and end when it ends."""
+    """Ignore Ctrl-C, which the parent process handles, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -10,19 +10,19 @@ from typing import Any
 
 from sottovoce.errors import LostError, StoreError, get_reason
 
-# `PRAGMA user_version` of files with tables. Increase it if the tables of any file change.
+# `PRAGMA user_version` of all databases. Increase it when a table of any database changes.
 SCHEMA_VERSION = 1
 CONNECTION_PRAGMAS = (
     # A commit that has returned survives a power cut.
     "synchronous = FULL",
-    # Deleted rows are overwritten with zeros in the file. Copies that SQLite left when it balanced
-    # pages are not: `scrub` removes these too.
+    # Deleted rows are overwritten with zeros in the file. When SQLite moves rows between pages it
+    # may leave copies, which only `Database.scrub` removes.
     "secure_delete = ON",
     # A manipulated file cannot call functions of this program.
     "trusted_schema = OFF",
 )
 _MAKE_WRITABLE = "make the file and its folder writable"
-# What to do about an error of SQLite, by the beginning of its name.
+# What to do about an error of SQLite whose name begins with the key.
 _ADVICE_BY_ERROR = {
     "SQLITE_FULL": "make room on the disk",
     "SQLITE_READONLY": _MAKE_WRITABLE,
@@ -32,12 +32,17 @@ _ADVICE_BY_ERROR = {
     "SQLITE_NOTADB": "this is not a database: restore it, or move it away and begin with a new one",
     "SQLITE_IOERR": "make sure of the disk",
 }
-# Errors after which the data is lost.
+# Names of errors after which the data is lost.
 _LOST_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
 def check_schema_version(version: int, name: object) -> None:
-    """Raise a `StoreError` unless a database is new or has tables of this program's version."""
+    """Raise a `StoreError` unless the version is that of this program, or 0 (a new database).
+
+    Args:
+        version: `PRAGMA user_version` of the database.
+        name: What the error names, such as the path.
+    """
     if version not in (0, SCHEMA_VERSION):
         raise StoreError(
             f"{name}: schema version {version}, this program knows {SCHEMA_VERSION}; "
@@ -51,11 +56,11 @@ class Database:
     Args:
         path: The file.
         tables: The statements that create the tables.
-        pragmas: Pragmas for the role of this file, which are set first.
+        pragmas: Pragmas for this database, which are set before those of all databases.
         wait: Seconds to wait for the lock of another connection.
-        shared: Whether several threads use the connection, one at a time.
+        shared: Whether several threads may use the connection. They must take turns.
         create: Whether to create the tables now if the file is new.
-        stays: Whether to refuse to write once the file was removed or replaced.
+        stays: Whether to refuse to write after the file was removed or replaced.
     """
 
     def __init__(
@@ -101,15 +106,15 @@ class Database:
         return rows[0] if rows else None
 
     def add_all(self, statement: str, values: list[tuple[object, ...]]) -> None:
-        """Run one statement for many rows of values, within the caller's transaction."""
+        """Run a statement for each row of values, within the caller's transaction."""
         with convert_sqlite_errors(self.path):
             self.connection.executemany(statement, values)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit the block as a whole when it ends, or roll it back after an error."""
+        """Commit the changes of the block when it ends; roll back after an error."""
         with convert_sqlite_errors(self.path):
-            # Take the write lock at once: a transaction that has read may not get it later.
+            # Take the write lock now: a transaction that has begun by reading may not get it later.
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 self.check_file()
@@ -122,7 +127,7 @@ class Database:
                 raise
 
     def check_file(self) -> None:
-        """Raise a `LostError` if the file must stay and was removed or replaced."""
+        """Raise a `LostError` if the file was removed or replaced, unless `stays` is false."""
         if self._file_identity is not None:
             self._file_identity.check()
 
@@ -132,7 +137,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read one state of the database in the block, even if others write at the same time."""
+        """Show the block a single state of the database, even if others write in the meantime."""
         with convert_sqlite_errors(self.path):
             self.connection.execute("BEGIN")
             try:
@@ -141,12 +146,12 @@ class Database:
                 self.connection.execute("ROLLBACK")
 
     def commit(self) -> None:
-        """Commit; the data survives a power cut once this returns."""
+        """Commit the transaction. Its data survives a power cut when this returns."""
         self.connection.execute("COMMIT")
 
     def create_tables(self) -> None:
-        """Create the tables of a new file within the caller's transaction."""
-        # Another connection may have created them since this one was opened.
+        """Create the tables if the file has none, within the caller's transaction."""
+        # Another connection may have created the tables since this one was opened.
         if self.version:
             return
         for statement in self._tables:
@@ -154,7 +159,7 @@ class Database:
         self.rows(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def scrub(self) -> None:
-        """Remove deleted data from the file and its log; the disk may keep freed blocks."""
+        """Remove deleted data from the file and its log. Freed blocks of the disk may keep it."""
         self.rows("VACUUM")
         self.empty_log()
 
@@ -162,7 +167,7 @@ class Database:
         """Remove deleted data from the log.
 
         Raises:
-            StoreError: Another connection reads, so the log could not be emptied.
+            StoreError: The log cannot be emptied because another connection is reading.
         """
         with convert_sqlite_errors(self.path):
             is_empty = empty_log(self.connection)
@@ -174,8 +179,14 @@ class Database:
 
 
 def prepare(connection: sqlite3.Connection, *pragmas: str, wait: float = 5.0) -> None:
-    """Set up a connection: first the pragmas of its role, then those of all connections."""
-    # Python's sqlite3 begins no transactions of its own.
+    """Set up a connection: set `pragmas`, enable the write-ahead log, set `CONNECTION_PRAGMAS`.
+
+    Args:
+        connection: The connection.
+        pragmas: Pragmas for this database only.
+        wait: Seconds to wait for the lock of another connection.
+    """
+    # Keep Python from beginning transactions by itself.
     connection.isolation_level = None
     for pragma in pragmas:
         connection.execute(f"PRAGMA {pragma}")
@@ -187,7 +198,7 @@ def prepare(connection: sqlite3.Connection, *pragmas: str, wait: float = 5.0) ->
 def _enable_log(connection: sqlite3.Connection, wait: float) -> None:
     """Switch to a write-ahead log, so that readers and a writer do not wait for each other."""
     # Only the first connection to a new file changes the mode. SQLite does not wait for a lock
-    # while it does so, so that we have to retry.
+    # when it changes the mode, so retry.
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -200,24 +211,24 @@ def _enable_log(connection: sqlite3.Connection, wait: float) -> None:
 
 
 def empty_log(connection: sqlite3.Connection) -> bool:
-    """Empty the write-ahead log; return False if another connection reads, so that it was not."""
+    """Empty the write-ahead log; return False if a reader prevents it."""
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
 
 
 @contextmanager
 def exclusive_lock(path: Path, message: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold a lock during the block; it ends with the process at the latest.
+    """Hold a lock during the block. The end of the process releases it too.
 
     Args:
         path: The file of the lock, which stays empty.
-        message: Text of the error that others get while the lock is held.
+        message: Text of the error if the lock is held already.
         wait: Seconds to wait for the lock.
 
     Raises:
         StoreError: The lock is held by another process, or elsewhere in this one.
     """
-    # SQLite's own lock works on every system, and also within a process.
+    # The lock is one of SQLite, which works on every system, and also within a process.
     create_private(path)
     with convert_sqlite_errors(path):
         lock = sqlite3.connect(path, isolation_level=None, timeout=wait, check_same_thread=False)
@@ -226,8 +237,8 @@ def exclusive_lock(path: Path, message: str, *, wait: float = 0.0) -> Iterator[N
             try:
                 lock.execute("PRAGMA journal_mode = MEMORY")
                 lock.execute("BEGIN EXCLUSIVE")
-                # BEGIN does not lock a file that cannot be written, but writing to it fails. This
-                # is never committed.
+                # On a file that cannot be written, BEGIN EXCLUSIVE succeeds without a lock, but
+                # this statement fails. It is never committed.
                 lock.execute("PRAGMA user_version = 1")
             except sqlite3.Error as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
@@ -239,11 +250,12 @@ def exclusive_lock(path: Path, message: str, *, wait: float = 0.0) -> Iterator[N
 def create_private(path: Path) -> None:
     """Create an empty file that only its owner can read, unless the file exists.
 
-    SQLite would create a file that others can read. Its log gets the same mode as the file.
+    SQLite itself would create a file that others can read. SQLite gives the log of a database the
+    same mode as the database.
     """
     try:
-        # An existing file is not opened: closing it would end the locks that SQLite holds on it in
-        # this process.
+        # Do not open an existing file: closing it would release the locks that SQLite holds on it
+        # in this process.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
@@ -251,9 +263,9 @@ def create_private(path: Path) -> None:
 
 
 class FileIdentity:
-    """Check that a file was not removed or replaced while it is open.
+    """Detects that a file was removed or replaced while it is open.
 
-    A process that has such a file open continues to write to it, and all of that is lost.
+    A process that has such a file open can continue to write to it, but the data is lost.
     """
 
     def __init__(self, path: Path):
@@ -261,18 +273,18 @@ class FileIdentity:
         self._inode: int | None = None
 
     def forget(self) -> None:
-        """Forget the file after it was closed: another one may replace it."""
+        """Forget the file. Call this after it was closed, when another file may replace it."""
         self._inode = None
 
     def check(self) -> None:
         """Raise a `LostError` if the file was removed or replaced since the first check.
 
-        A file that did not exist before may be created.
+        If the file did not exist at the first check, it may be created afterwards.
         """
         inode = self._path.stat().st_ino if self._path.exists() else None
         if self._inode not in (None, inode):
             raise LostError(
-                f"{self._path}: gone, or replaced, while this process has it open; restore a "
+                f"{self._path}: removed or replaced while this process has it open; restore a "
                 "backup if there is one, and restart it"
             )
         self._inode = inode

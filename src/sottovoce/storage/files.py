@@ -1,4 +1,4 @@
-"""Files that are replaced in one step, and files that only their owner can read."""
+"""Write files atomically, and files that only their owner can read."""
 
 import os
 import secrets
@@ -7,12 +7,16 @@ from pathlib import Path
 
 from sottovoce.errors import SettingsError
 
-# Bytes that should always be free on a disk: for the logs of databases, and for models.
+# Bytes that should always be free on a disk, for the logs of databases and for models.
 MIN_FREE_BYTES = 100_000_000
 
 
 def describe_full_disk(free_bytes: int | None) -> str | None:
-    """Return that a disk is nearly full; None if it is not, or if nothing is known of it."""
+    """Return a message if the disk is nearly full, else None.
+
+    Args:
+        free_bytes: Free bytes on the disk; None if unknown.
+    """
     if free_bytes is None or free_bytes >= MIN_FREE_BYTES:
         return None
     return f"less than {MIN_FREE_BYTES / 1e6:.0f} MB are free on the disk; make room"
@@ -53,15 +57,15 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Write a file as a whole or not at all, even if the power fails.
+    """Write a file so that it has the old or the new content, even after a power cut.
 
-    A link is kept and its target replaced. A pipe, a terminal or `/dev/stdout`, which may be
-    redirected to a file, is written to and never replaced.
+    If the path is a symbolic link, its target is replaced. A pipe, a terminal and `/dev/stdout` are
+    written to and not replaced.
 
     Args:
         path: The file.
         content: Its new content.
-        private: Whether only its owner may read it; otherwise the umask decides.
+        private: Whether only the owner may read the file; otherwise the umask decides.
     """
     if path == Path("/dev/stdout"):
         if sys.stdout is None:  # closed by the parent process
@@ -98,7 +102,7 @@ def _write_synced(handle: int, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder to the disk, so that a new name in it survives a power cut."""
+    """Sync a folder to the disk, so that new or renamed files in it survive a power cut."""
     # Only POSIX systems can open a folder.
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
