@@ -34,7 +34,7 @@ MAX_REFERENCE_SECONDS = 10.0
 
 
 def load_engine_package(name: str) -> ModuleType:
-    """Return the package of an engine. For `auto` it is that of `cpu`, which has its options."""
+    """Return the package of an engine. `auto` has the options of `cpu`, so it gets that package."""
     if name == AUTO_ENGINE:
         name = "cpu"
     # A list, because a caller may pass a name that is not hashable.

@@ -164,7 +164,7 @@ def parse_test(raw: Any, items: Labels, histories: Histories, users: Labels | No
     if hidden.n_users != histories.n_users:
         raise DataError(f"test must have {histories.n_users} rows, not {hidden.n_users}")
     if not hidden.n_interactions:
-        raise DataError("test must hold something to find")
+        raise DataError("test must have at least one held-out interaction")
     cells, wanted = _number_cells(histories), _number_cells(hidden)
     # Cells are in ascending order, so each of `wanted` is found by bisection.
     in_both = wanted[np.append(cells, -1)[np.searchsorted(cells, wanted)] == wanted]
@@ -244,8 +244,8 @@ def check_positive(name: str, value: Any) -> int:
 
 def parse_tags(item_features: Any, n_items: int) -> Tags:
     """Return the tags of a catalogue or a list of mappings; each column of a matrix is a tag."""
-    # A catalogue is recognised by its attribute `tags`: importing its class would import
-    # cryptography.
+    # A catalogue is recognised by its attribute `tags`, because importing its class would import
+    # the package cryptography.
     catalogue_tags = getattr(item_features, "tags", None)
     if isinstance(catalogue_tags, Tags):
         tags = catalogue_tags

@@ -41,7 +41,7 @@ MIN_GAIN = 0.1
 MAX_SECONDS_PER_SHOP = 35.0
 # A simulation with fewer people says nothing about a larger shop.
 MIN_PEOPLE_TRIED = 1_000
-# Longer trainings are refused: they would take too long to try.
+# Plans with more epochs are refused, because they would take too long to try.
 MAX_EPOCHS_TRIED = 260
 # If a shop has fewer items, a list of ten shows more than half of them.
 MIN_SHOP_ITEMS = 20

@@ -25,7 +25,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     Raises:
         SettingsError: A value is impossible, or does not go with another one.
     """
-    # Only the errors of these calls matter here; `fit` makes the values again.
+    # These calls only raise errors here; `fit` computes their results again.
     choose_base_settings(parameters["preset"], _select_settings(parameters))
     _make_budget(parameters)
     _check_number("history", parameters["history"])

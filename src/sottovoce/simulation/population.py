@@ -32,7 +32,7 @@ Int64 = NDArray[np.int64]
 # An item of a resampled person's history is dropped if its 16 random bits are below this number,
 # which is a tenth of 2^16.
 DROPPED_OF_65536 = 6554
-# Each item needs 16 bits, so one draw of four words is enough for this many items.
+# Each item needs 16 bits, and a draw has four words of 64 bits: enough for this number of items.
 ITEMS_PER_DRAW = 4 * WORDS_PER_DRAW
 
 

@@ -83,8 +83,9 @@ class TrainingLog:
             )
         if saved.epochs_done > settings.epochs:
             raise CheckpointError(
-                f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
-                "asked for; ask for more, or name another"
+                f"{checkpoint}: has {saved.epochs_done} epochs already, but epochs is "
+                f"{settings.epochs}; set epochs to {saved.epochs_done} or more, or name another "
+                "file"
             )
         # `seconds` and `n_reports` of the state stay 0: the record of the last epoch has them.
         log.state = TrainingState(saved.epochs_done, saved.V)

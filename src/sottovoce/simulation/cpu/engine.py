@@ -83,7 +83,8 @@ class CpuEngine(LocalEngine):
                 begin, end, h.indptr, h.indices, longest, roster, c, m, sums[thread], reports
             )
 
-        # Each call allocates memory, so it should be for many people; but every thread needs calls.
+        # Each call allocates memory, so it should have many people. But there must be enough calls
+        # that all threads are busy.
         per_call = len(people) // (16 * self.threads)
         min_people = USERS_PER_BLOCK * (settings.epochs // settings.turns)
         with use_threads(self.threads):
