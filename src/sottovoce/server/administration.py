@@ -188,7 +188,9 @@ def go_beyond(
             if wanted > max_epoch:
                 reason = "no backup can be old enough for a larger number"
             else:
-                reason = f"a proxy has seen {seen}" if seen else "this database had the others"
+                reason = (
+                    f"a proxy has seen {seen}" if seen else "this database has the earlier ones"
+                )
             raise SettingsError(
                 f"name the last epoch that others have seen, in {min_epoch}..{max_epoch}: {reason}"
             )
