@@ -47,12 +47,15 @@ export interface State {
   worse: readonly string[];
   /** Whether the owner has accepted terms and not withdrawn the consent. */
   agreed: boolean;
+  /** Whether reporting is on and not paused. */
   takingPart: boolean;
   /** Number of epochs of this training in which this device took part. */
   epochs: number;
+  /** Epsilon that this device has spent, rounded up. */
   spentEpsilon: number;
   /** The spent epsilon, as an exact amount. */
   spentAmount: Amount;
+  /** Maximum epsilon that this device spends. */
   limit: number;
   films: readonly Film[];
   advice: readonly Advice[];

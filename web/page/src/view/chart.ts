@@ -108,6 +108,7 @@ function drawMarks(places: Layout, { format }: ChartOptions): SVGElement[] {
   ];
 }
 
+/** The value of one epoch. */
 export interface EpochValue {
   epoch: number;
   value: number;
@@ -128,6 +129,7 @@ export interface Layout {
   columns: readonly Tick[];
 }
 
+/** The size of a chart and its margins, in the units of its view box. */
 export interface Paper {
   width: number;
   height: number;

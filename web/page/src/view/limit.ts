@@ -8,7 +8,9 @@ import { formatAmount, formatBound, formatEpochs } from "../words.js";
 /** The options of a limit field. */
 export interface LimitOptions {
   id: string;
+  /** The limit that is displayed first. */
   value: number;
+  /** Exact amount of epsilon that is spent already. */
   spentAmount: Amount;
   offer: CountedOffer;
   /** Receives every valid limit. */

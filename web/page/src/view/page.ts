@@ -14,6 +14,7 @@ import { createTogetherView } from "./together.js";
 /** The options of the page. */
 export interface PageOptions {
   ask: Ask;
+  /** The operator's own words about privacy, or "". */
   statement: string;
   /** Notice for visitors about this service, such as that it is a demo, or "". */
   notice: string;
@@ -23,6 +24,7 @@ export interface PageOptions {
   hasOtherKey: boolean;
   /** Epsilon that this browser has spent with the servers that this address named earlier. */
   earlierEpsilon: number;
+  /** Called when the device begins to take part. */
   onStart(): void;
   /** Delete the data of the first server, and start with the current one. */
   startAgain(): void;

@@ -53,9 +53,9 @@ export function createTogetherView(options: {
       statement.update(state);
     },
     showCurve(curve: Curve) {
-      const now = JSON.stringify(curve);
-      if (now === displayed) return;
-      displayed = now;
+      const current = JSON.stringify(curve);
+      if (current === displayed) return;
+      displayed = current;
       const open = learning.querySelector("details")?.open ?? false;
       const focused = learning.contains(document.activeElement);
       learning.replaceChildren(...createCurveParts(curve, open));
