@@ -1,8 +1,8 @@
 """Sorting Parquet files that do not fit into memory into shards.
 
-The files are read twice, block by block: first for the ids, which stay in memory (about a hundred
-bytes for each user and item), then to distribute the rows over buckets on the disk. A bucket has
-the rows of some of the users, and becomes one shard.
+The files are read twice, block by block. The first time, ids are collected; they stay in memory and
+take about a hundred bytes for each user and item. The second time, rows are distributed over
+buckets on the disk. A bucket has all rows of some of the users, and becomes one shard.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from sottovoce.data.parquet import read_parquet_blocks
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import DataError
 
-# Called with a short text about the step that begins.
+# Called at the beginning of each step with a short text about it.
 ReportProgress = Callable[[str], None]
-# Columns of a bucket that is not sorted yet; each is a file of raw numbers of this type.
+# Columns of a bucket that is not sorted yet. Each column is a file of raw numbers of this type.
 _RAW_TYPES: dict[str, type[np.signedinteger]] = {
     "user": np.int32,
     "item": np.int32,
@@ -51,11 +51,11 @@ class Buckets:
         rows: int,
         report_progress: ReportProgress,
     ):
-        """Read and sort all rows.
+        """Read all rows and sort them into buckets.
 
         Args:
             path: A Parquet file or a folder of them.
-            columns: Column names by role, where they are not recognised.
+            columns: Column names by role, for columns that are not recognised by their names.
             scratch: An empty folder for the buckets.
             rows: Approximate number of rows in a bucket.
             report_progress: Called at the beginning of each step.
@@ -64,20 +64,21 @@ class Buckets:
         users = IdEncoder()
         items = IdEncoder()
         n_rows = 0
-        rows_per_user = np.zeros(0, np.int64)  # by number in the order of appearance
+        rows_per_user = np.zeros(0, np.int64)  # users are in the order of their appearance
         for index, frame in enumerate(read_parquet_blocks(path, columns)):
             report_progress(f"reading block {index + 1}")
             positive = drop_nonpositive(frame)
             n_rows += frame.height
             items.encode(positive["item"])
             numbers = users.encode(positive["user"])
-            # New users of this block make the array longer.
+            # The array becomes longer if the block has new users.
             sums = np.bincount(numbers, minlength=len(rows_per_user))
             sums[: len(rows_per_user)] += rows_per_user
             rows_per_user = sums
         if not rows_per_user.sum():
             raise DataError("there must be at least one interaction", path=path)
-        # Users and items are numbered by their sorted ids, as when the data is loaded whole.
+        # Users and items get the numbers that they would have if the data were loaded into memory:
+        # the ranks of their ids.
         user_ids, user_ranks = users.sort_ids()
         item_ids, item_ranks = items.sort_ids()
         rows_by_rank = np.zeros(len(user_ids), np.int64)
@@ -118,7 +119,12 @@ class Buckets:
     def write_shards(
         self, writer: ShardWriter, min_interactions: int, report_progress: ReportProgress
     ) -> Interactions:
-        """Write each bucket as a shard, filtered as by `Interactions.filter`.
+        """Filter the data as `Interactions.filter` does, and write each bucket as a shard.
+
+        Args:
+            writer: The writer of the shards.
+            min_interactions: Number of interactions that every user and item must have.
+            report_progress: Called at the beginning of each step.
 
         Returns:
             Name, items and counts of the filtered data set, without users.
@@ -143,7 +149,7 @@ class Buckets:
         """Append a block's rows to the buckets of their users."""
         begins = np.array([begin for begin, _ in self._ranges])
         bucket = np.searchsorted(begins, columns["user"], "right") - 1
-        # Group the rows by bucket, and append each group to its files.
+        # Group the rows by bucket, and append each group to the files of its bucket.
         order = np.argsort(bucket, kind="stable")
         cuts = np.searchsorted(bucket[order], np.arange(len(begins) + 1))
         for index in np.flatnonzero(np.diff(cuts)).tolist():
@@ -153,7 +159,7 @@ class Buckets:
                     values[rows].astype(_RAW_TYPES[name]).tofile(file)
 
     def _sort_bucket(self, index: int, n_items: int) -> int:
-        """Sort a bucket by user and item, and return how many repeated pairs were merged."""
+        """Sort a bucket by user and item, merge repeated pairs, and return their number."""
         begin, end = self._ranges[index]
         files = {name: self._get_path(index, name) for name in _RAW_TYPES}
         raw = {
@@ -163,7 +169,7 @@ class Buckets:
         }
         pairs = Pairs(raw["user"] - np.int32(begin), raw["item"], raw.get("time"))
         histories, times, n_merged = pack(pairs, end - begin, n_items)
-        # The raw files are not needed any more; free the disk before the sorted one is written.
+        # Delete the raw files, to free space on the disk before the sorted file is written.
         for file in files.values():
             file.unlink(missing_ok=True)
         arrays: dict[str, NDArray[np.integer]] = {
@@ -180,7 +186,12 @@ class Buckets:
 
 
 def divide_users(lengths: NDArray[np.int64], rows: int) -> list[tuple[int, int]]:
-    """Divide users into consecutive ranges that have about `rows` rows each."""
+    """Divide users into consecutive ranges, from begin to end, that have about `rows` rows each.
+
+    Args:
+        lengths: Number of rows of each user.
+        rows: Approximate number of rows in a range.
+    """
     ends = np.cumsum(lengths)
     # A new range begins where the running sum of rows passes a multiple of `rows`.
     begins = np.flatnonzero(np.diff(np.maximum(ends - 1, 0) // rows)) + 1

@@ -1,6 +1,7 @@
-"""Blocks of interactions, which become one data set.
+"""Collecting blocks of interactions into one data set.
 
-Only 32-bit numbers and timestamps are stored: the strings of a large file are never all in memory.
+Ids are replaced by 32-bit numbers block by block, so the text of a large file is never in memory as
+a whole.
 """
 
 import re
@@ -16,9 +17,9 @@ from sottovoce.data.files import derive_name
 from sottovoce.data.interactions import Interactions, LoadCounts, Pairs, pack, to_id_array
 from sottovoce.errors import DataError
 
-# Widest range of integer ids that is encoded by a look-up table (64 MiB of int32).
+# Integer ids within a range of this size are encoded by a look-up table of int32 (64 MiB).
 _MAX_LOOKUP_RANGE = 1 << 24
-# Ids that may become integers: no leading zeros, so that "007" and "7" stay different.
+# Text ids that may become integers. Leading zeros do not match, so "007" and "7" stay different.
 _INTEGER_ID = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _INT64_RANGE = np.iinfo(np.int64)
 
@@ -41,7 +42,7 @@ class IdEncoder:
                 and high <= _INT64_RANGE.max
             ):
                 return self._encode_by_table(ids.cast(pl.Int64).to_numpy() - low, low, high)
-        # Only distinct ids become Python objects, since these are slow and large.
+        # Python objects are slow and large, so only distinct ids are converted to them.
         distinct = ids.unique(maintain_order=True)
         numbers = pl.Series(self._assign_numbers(distinct.to_list()), dtype=pl.Int32)
         return ids.replace_strict(distinct, numbers, return_dtype=pl.Int32).to_numpy()
@@ -49,7 +50,7 @@ class IdEncoder:
     def _encode_by_table(
         self, offsets: NDArray[np.int64], low: int, high: int
     ) -> NDArray[np.int32]:
-        # The table first marks the ids that occur, and then holds their numbers.
+        # At first, the table marks the ids that occur. Then it has their numbers.
         table = np.zeros(high - low + 1, np.int32)
         table[offsets] = 1
         distinct = np.flatnonzero(table)
@@ -64,8 +65,8 @@ class IdEncoder:
         """Return the sorted ids and, for each assigned number, the rank of its id.
 
         Args:
-            keep_types: Whether text stays text; otherwise text ids become integers if all of them
-                are whole numbers.
+            keep_types: Whether ids of type text stay text. Otherwise they become integers if all
+                ids are whole numbers.
         """
         ids = list(self._numbers)
         if not keep_types and all(isinstance(x, str) and _INTEGER_ID.fullmatch(x) for x in ids):
@@ -79,7 +80,8 @@ class IdEncoder:
 class Collector:
     """Accumulator of blocks of interactions, which become one data set.
 
-    A block has the columns `user` and `item`, perhaps `rating` and `timestamp`, and no gaps.
+    A block has the columns `user` and `item`, and perhaps `rating` and `timestamp`. It has no
+    missing or invalid values.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,7 @@ class Collector:
         self._n_not_positive = 0
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add a block; rows with a rating of 0 or less are only counted."""
+        """Add a block; rows with a rating of 0 or less are counted and left out."""
         positive = drop_nonpositive(frame)
         self._n_rows += frame.height
         self._n_not_positive += frame.height - positive.height
@@ -104,7 +106,7 @@ class Collector:
         """Return everything that was added as one data set.
 
         Args:
-            path: The source, which the data set is named after.
+            path: The source, from which the name of the data set is derived.
             layout: The recognised layout, for `LoadCounts.format`.
             keep_types: As in `IdEncoder.sort_ids`.
 
@@ -132,13 +134,13 @@ class Collector:
 
 
 def drop_nonpositive(frame: pl.DataFrame) -> pl.DataFrame:
-    """Drop rows with a rating of 0 or less, which by rule are not interactions."""
+    """Drop rows with a rating of 0 or less, because these are not interactions."""
     return frame.filter(pl.col("rating") > 0) if "rating" in frame.columns else frame
 
 
 def _concatenate(blocks: list[NDArray[Any]], dtype: type[np.integer[Any]]) -> NDArray[Any]:
     """Concatenate blocks and empty the list, so that each block is freed once it is copied."""
-    # Filled from the end, because pop() takes the last block.
+    # The result is filled from its end, because pop() removes the last block.
     result = np.empty(sum(map(len, blocks)), dtype)
     end = len(result)
     while blocks:

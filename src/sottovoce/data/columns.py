@@ -1,4 +1,4 @@
-"""Columns of a table: which one has the users, items, ratings and times, and valid values."""
+"""Columns of a table: finding those of users, items, ratings and times, and checking the values."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,8 @@ import polars as pl
 
 from sottovoce.errors import DataError
 
-# Column names that are recognised without `columns`. Case, `_`, `-`, `.` and spaces are ignored.
+# Column names that are recognised for each role if `columns` does not name a column for it. Case,
+# `_`, `-`, `.` and spaces are ignored.
 COLUMN_ALIASES: dict[str, tuple[str, ...]] = {
     "user": ("user", "userid", "uid", "customer", "customerid", "viewer", "viewerid"),
     "item": ("item", "itemid", "iid", "movie", "movieid", "film", "filmid", "product", "productid"),
@@ -16,19 +17,25 @@ COLUMN_ALIASES: dict[str, tuple[str, ...]] = {
 }
 # Roles that every table must have.
 REQUIRED_ROLES = ("user", "item")
-# Columns that an error message lists.
+# Number of columns that an error message lists.
 _MAX_COLUMNS_IN_ERROR = 12
+# Formats of dates in text, one of which must fit the whole column.
 _DATE_FORMATS = (
     "%Y-%m-%d",
     "%Y-%m-%d %H:%M:%S%.f",
     "%Y-%m-%dT%H:%M:%S%.f",
     "%Y-%m-%dT%H:%M:%S%.fZ",
 )
+# Names of columns by role, or None if all columns are recognised by their names.
 Columns = Mapping[str, str] | None
 
 
 def parse_columns(text: str | None, example: str = "user=NAME,item=NAME") -> dict[str, str] | None:
-    """Parse the value of `--columns`, such as `user=who,item=what`; None stays None.
+    """Parse the value of `--columns`, such as `user=who,item=what`; return None for None.
+
+    Args:
+        text: The value, or None if the option is not given.
+        example: An example of a valid value, for error messages.
 
     >>> parse_columns("user=who, item=what")
     {'user': 'who', 'item': 'what'}
@@ -56,9 +63,9 @@ def find_roles(
 
     Args:
         names: The names of all columns, in order.
-        columns: Column names by role; roles that are not in it go by `COLUMN_ALIASES`.
-        path: Where the table is from, for error messages.
-        required: Roles that a column must have.
+        columns: Column names by role. For other roles, the names in `COLUMN_ALIASES` are searched.
+        path: The file or source of the table, for error messages.
+        required: Roles for which there must be a column.
 
     >>> find_roles(["userId", "movieId", "note"], None, "x.csv")
     ('user', 'item', None)
@@ -109,7 +116,7 @@ def _normalize_name(name: str) -> str:
 def cast_values(frame: pl.DataFrame, *, integers: bool = False) -> pl.DataFrame:
     """Cast ratings to floats and timestamps to seconds; invalid values become null.
 
-    If `integers`, ids and timestamps must be integers too.
+    If `integers` is true, ids and timestamps that are not integers become null, too.
     """
     if integers:
         frame = frame.with_columns(pl.all().exclude("rating").cast(pl.Int64, strict=False))
@@ -132,7 +139,7 @@ def to_seconds(times: pl.Series) -> pl.Series:
         if not converted.null_count():
             break
         converted = times.str.to_datetime(date_format, strict=False).dt.epoch("s")
-    # Neither floats nor one date format fit the whole column: all but integers is invalid.
+    # If neither floats nor a single date format fit the whole column, only integers are valid.
     return integers if converted.null_count() else converted
 
 
@@ -152,15 +159,21 @@ def find_first_gap(frame: pl.DataFrame) -> tuple[int, str] | None:
 
 
 def check_frame(raw: pl.DataFrame, start: int, path: Path) -> pl.DataFrame:
-    """Return a block with its values cast, or raise a `DataError` that names the row.
+    """Cast the values of a block and check them.
 
-    `start` rows of the file come before this block.
+    Args:
+        raw: The block, whose columns are named by role.
+        start: Number of rows of the file before this block.
+        path: The file, for error messages.
+
+    Raises:
+        DataError: A value is missing or invalid; the error names its row.
     """
     frame = cast_values(raw.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)))
     if gap := find_first_gap(frame):
         row, role = gap
         raise DataError(f"row {start + row + 1}: {role} must not be {raw[role][row]!r}", path=path)
-    # Without rows, polars has no useful types.
+    # The types of a block without rows mean nothing, so they are not checked.
     for role in REQUIRED_ROLES if frame.height else ():
         if not (frame[role].dtype.is_integer() or frame[role].dtype in (pl.String, pl.Binary)):
             dtype = raw[role].dtype

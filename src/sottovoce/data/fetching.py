@@ -17,23 +17,23 @@ import platformdirs
 
 from sottovoce.errors import DataError, FetchError
 
-# Called with the number of bytes so far, and the total number or None.
+# Called with the number of bytes received so far, and the total number or None if it is unknown.
 ReportBytes = Callable[[int, int | None], None]
 
 # Where GroupLens publishes the archives.
 BASE_URL = "https://files.grouplens.org/datasets/movielens"
-# Environment variable with the folder for archives.
+# Environment variable with the path of the folder for archives.
 CACHE_VARIABLE = "SOTTOVOCE_CACHE"
-# A connection that is silent for this long is an error.
+# A download fails if the server sends nothing for this long.
 _TIMEOUT_SECONDS = 30.0
 _DOWNLOAD_CHUNK_BYTES = 1 << 17
 _MD5_PATTERN = re.compile(r"\b[0-9a-fA-F]{32}\b")
-# HTTP status codes that mean that the publisher has no checksum file.
+# HTTP status codes with which the publisher's server says that there is no checksum file.
 _ABSENT_STATUSES = (403, 404, 410)
-# Data sets that the package contains.
+# Folder of the data sets that the package contains.
 _BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 
-# Terms of GroupLens.
+# The terms of GroupLens, as shown to users.
 _FOR_RESEARCH = (
     "For research, not for commercial use without GroupLens's permission; acknowledge it in "
     "publications and imply no endorsement. "
@@ -51,12 +51,15 @@ class DataSet:
 
     name: str
     about: str
+    """A short description with the numbers of ratings, people and films."""
     licence: str
+    """The publisher's terms, in words."""
     megabytes: float
     """Approximate size of the download."""
     sha256: str | None = None
-    """Pinned checksum; if it is None, the publisher's MD5 file is used."""
+    """Pinned checksum of the archive. If it is None, the publisher's MD5 file is used."""
     fetchable: bool = True
+    """Whether the data set can be downloaded."""
 
     @property
     def bundled(self) -> Path | None:
@@ -98,7 +101,7 @@ DATA_SETS: dict[str, DataSet] = {
     )
 }
 
-# Error message for the Netflix Prize.
+# Error message for an attempt to fetch the Netflix Prize data.
 CANNOT_FETCH = (
     "The Netflix Prize data was withdrawn by its publisher and may not be redistributed, so it "
     "cannot be fetched. If you have a copy, give the path of its folder (with training_set/ or "
@@ -121,7 +124,7 @@ def get_cache_folder() -> Path:
 
 
 def get_archive_path(name: str, cache: Path | None = None) -> Path:
-    """Return where the archive of a data set is, or will be."""
+    """Return the path of a data set's archive, which need not exist yet."""
     return (cache or get_cache_folder()) / f"{name}.zip"
 
 
@@ -130,13 +133,14 @@ class FetchResult:
     """An archive in the cache, or a bundled folder."""
 
     path: Path
+    """Path of the archive or folder."""
     verification: str
     """How the archive was verified, as a clause for messages."""
 
 
 @dataclass
 class _ProgressBar:
-    """An adapter from the progress bar that pooch expects to a callback."""
+    """A progress bar with the interface that pooch expects, which calls a function."""
 
     report_bytes: ReportBytes
     total: int = 0
@@ -168,7 +172,8 @@ def fetch(
     Args:
         name: A name in `DATA_SETS`.
         cache_dir: Folder for the archive, or None for that of `get_cache_folder`.
-        report_bytes: Called as the download proceeds.
+        report_bytes: Called with the numbers of bytes received and in all, as the download
+            proceeds.
         accept_licence: Whether the user has read the publisher's terms (`DataSet.licence`) and
             agreed to them. Otherwise nothing is downloaded.
         base_url: Address of the publisher or a mirror.
@@ -199,7 +204,7 @@ def fetch(
 
 
 def _download(url: str, folder: str, checksum: str | None, report_bytes: ReportBytes) -> Path:
-    # Imported lazily: data sets that are on this machine do not need it.
+    # pooch is imported here, because only a download needs it.
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
@@ -234,7 +239,7 @@ def _find_checksum(data_set: DataSet, url: str, folder: str) -> tuple[str | None
 
 
 def _check_archive(path: Path, url: str) -> None:
-    """Raise `FetchError` unless the checksums inside the archive are right."""
+    """Raise `FetchError` unless the contents of the archive match the checksums inside it."""
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()

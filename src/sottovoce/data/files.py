@@ -1,4 +1,4 @@
-"""Files of data: their endings, opening them, and errors that name the file."""
+"""Files of data: the endings of their names, how to open them, and errors that name the file."""
 
 import gzip
 import zipfile
@@ -39,7 +39,7 @@ def open_file(path: Path | zipfile.Path) -> IO[bytes]:
 
 
 def derive_name(path: Path) -> str:
-    """Return the name of the data set in a file or folder: `ml-1m` for `/data/ml-1m.zip`."""
+    """Derive the name of a data set from its file or folder: `ml-1m` from `/data/ml-1m.zip`."""
     name = path.resolve().name.removesuffix(".gz")
     return name if path.is_dir() else name.rsplit(".", 1)[0]
 

@@ -1,4 +1,4 @@
-"""Tables and matrices in memory, and matrices of scipy."""
+"""Reading tables and matrices in memory, and files with a matrix of scipy."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from sottovoce.errors import DataError
 
 
 def is_table(source: Any) -> bool:
-    """Return whether this is a DataFrame of any library, a mapping, or a pair (users, items)."""
+    """Return whether `source` is a DataFrame of any library, a mapping or a tuple of columns."""
     protocols = ("__arrow_c_stream__", "__dataframe__")
     return isinstance(source, Mapping | tuple) or any(hasattr(source, name) for name in protocols)
 
@@ -28,13 +28,14 @@ def read_frame(source: Any, columns: Columns = None, user: Any = None) -> Intera
 
     Args:
         source: A DataFrame, a mapping of columns, or a pair (users, items).
-        columns: Column names by role, where `COLUMN_ALIASES` does not have them.
-        user: Id of the user who has all interactions, if no column names users.
+        columns: Column names by role, for columns whose names are not in `COLUMN_ALIASES`.
+        user: Id of the only user. It is needed if the table has no column of users.
     """
     path = Path(type(source).__name__)
     frame = _to_frame(source, path)
     roles = find_roles(frame.columns, columns, str(path), ("item",))
-    # A column without a role may be the user's under a name that is not recognised.
+    # A column without a role may be the column of users under a name that is not recognised, so a
+    # column of users is required then.
     if user is None or None in roles:
         roles = find_roles(frame.columns, columns, str(path))
     columns_with_roles = zip(frame.columns, roles, strict=True)
@@ -59,7 +60,8 @@ def _to_frame(source: Any, path: Path) -> pl.DataFrame:
     try:
         try:
             return pl.DataFrame(source)
-        # pandas without pyarrow: polars cannot read it as a whole, but its columns have tolist().
+        # Without pyarrow, polars cannot read a DataFrame of pandas as a whole. But its columns have
+        # tolist().
         except (ImportError, TypeError):
             columns = {str(name): source[name] for name in source}
             to_lists = ((name, getattr(col, "tolist", None)) for name, col in columns.items())
@@ -77,7 +79,7 @@ def read_matrix(path: Path) -> Interactions:
         with convert_read_errors(path):
             matrix = sparse.load_npz(path)
     except (ValueError, KeyError, TypeError) as error:
-        # DataError is a ValueError: this one names the file already.
+        # DataError is a ValueError, and convert_read_errors() has named the file in it already.
         if isinstance(error, DataError):
             raise
         raise DataError(f"not a matrix of scipy.sparse.save_npz ({error})", path=path) from error
@@ -87,7 +89,12 @@ def read_matrix(path: Path) -> Interactions:
 def from_matrix(matrix: Any, path: Path) -> Interactions:
     """Convert a dense or sparse matrix, whose rows are users and whose columns are items.
 
-    Values above 0 are interactions. Rows and columns without any stay in the data set.
+    Values above 0 are interactions. Users and items without interactions stay in the data set.
+
+    Args:
+        matrix: A matrix of scipy, or anything that numpy converts to an array.
+        path: The file of the matrix, or its type if it is in memory; the data set is named after
+            it, and errors name it.
     """
     try:
         matrix = matrix if sparse.issparse(matrix) else np.asarray(matrix)

@@ -1,7 +1,7 @@
 """Data sets of interactions: who touched which item and when, with titles and tags of the items.
 
-This is section 4.1 of the paper: every positive rating becomes `r_ui = 1`, users and items with few
-interactions are left out, and subsets of several sizes are drawn.
+They are prepared as in section 4.1 of the paper: every positive rating becomes `r_ui = 1`, users
+and items with few interactions are left out, and subsets of several sizes are drawn.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from sottovoce.errors import DataError, SettingsError
 
 Bools = NDArray[np.bool_]
 Times = NDArray[np.int64] | None
-# Title and tags of items, by their ids as text.
+# Title and tags of each item, by the item's id as text.
 ItemDescriptions = Mapping[str, tuple[str, Traits]]
 _INT64_RANGE = np.iinfo(np.int64)
 
@@ -56,17 +56,17 @@ class Interactions:
     name: str
     """Name of the data set, for summaries."""
     histories: Histories
-    """The items of each user, by number."""
+    """Numbers of the items that each user touched."""
     user_ids: NDArray[Any]
-    """Ids from the source: int64 if all of them are integers, otherwise Python objects."""
+    """Ids of the users from the source: int64 if all are integers, otherwise Python objects."""
     item_ids: NDArray[Any]
-    """Ids of the items, of the same types."""
+    """Ids of the items from the source: int64 if all are integers, otherwise Python objects."""
     timestamps: Times = None
     """Time of each entry of `histories.indices`, in seconds or any other ascending unit."""
     titles: NDArray[np.object_] | None = None
-    """Title of each item, or an empty string."""
+    """Title of each item or an empty string, or None if no titles are known."""
     tags: NDArray[np.object_] | None = None
-    """`Traits` of each item."""
+    """`Traits` of each item, or None if no tags are known."""
     load_counts: LoadCounts | None = None
     """Counts of the loader, or None for data that was not read from a file or table."""
 
@@ -104,7 +104,7 @@ class Interactions:
 
     @classmethod
     def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Self:
-        """Make a small data set by hand; the ids are the numbers.
+        """Make a small data set by hand, in which ids are equal to numbers.
 
         Args:
             name: Name of the data set.
@@ -115,7 +115,7 @@ class Interactions:
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
 
     def list_items(self) -> list[tuple[str, str, Traits]]:
-        """Return id, title and tags of each item; an item without a title has its id instead."""
+        """Return id, title and tags of each item; if it has no title, the id stands for it."""
         ids = [str(number) for number in self.item_ids.tolist()]
         titles = ids if self.titles is None else [str(title) for title in self.titles]
         tags = [{}] * len(ids) if self.tags is None else self.tags.tolist()
@@ -128,9 +128,9 @@ class Interactions:
         """Return a copy with other titles and tags.
 
         Args:
-            descriptions: Title and tags by the id as text; other items have none.
+            descriptions: Title and tags by the id as text. Items whose ids are not in it get none.
         """
-        # A catalogue has ids as text, also where those of the data are integers.
+        # Ids in a catalogue are text, even if the ids of the data set are integers.
         rows = [descriptions.get(str(item), ("", {})) for item in self.item_ids.tolist()]
         titles, tags = ([row[place] for row in rows] for place in (0, 1))
         return replace(
@@ -159,13 +159,14 @@ class Interactions:
         }
 
     def filter(self, min_interactions: int) -> Self:
-        """Return only the users and items with enough interactions.
+        """Return a data set with only the users and items that have enough interactions.
 
-        Users and items are left out until all that remain have enough interactions with each
-        other. The paper does not say whether it repeats the filter like this.
+        The filter is repeated until all remaining users and items have enough interactions with
+        each other. The paper does not say whether it repeats the filter.
 
         Args:
-            min_interactions: Interactions that a user or item must have; the paper uses 60.
+            min_interactions: Number of interactions that every user and item must have; the paper
+                uses 60.
         """
         if min_interactions < 0:
             raise SettingsError(f"min_interactions must be at least 0, not {min_interactions}")
@@ -178,13 +179,14 @@ class Interactions:
     def subset(self, *, users: int | None = None, items: int | None = None, seed: int = 0) -> Self:
         """Draw items uniformly at random, and then users among those who can be tested.
 
-        Users and items are the first of a shuffle that only the seed decides. So a larger number
-        of users with the same seed and items is a superset, and sizes can be compared. Drawn items
-        remain even if no drawn user touched them.
+        All users and all items are shuffled in an order that depends on the seed only, and the
+        first ones are chosen. So a subset with more users, but the same seed and items, contains
+        the smaller subset, and results for several sizes can be compared. Drawn items remain even
+        if no drawn user touched them.
 
         Args:
-            users: Number of users, or None for all. Only those with at least 2 of the drawn items
-                are drawn, since others cannot be split into training and test.
+            users: Number of users, or None for all. Only users with at least 2 of the drawn items
+                are chosen, because the histories of others cannot be split into training and test.
             items: Number of items, or None for all.
             seed: Seed of the shuffles.
         """
@@ -196,7 +198,8 @@ class Interactions:
         testable = count_marked(histories, chosen_items[histories.indices]) >= 2
         chosen_users = testable
         if users is not None:
-            # Shuffle all users and not only the testable ones: the order must not depend on items.
+            # All users are shuffled, not only the testable ones, so that their order does not
+            # depend on the drawn items.
             order = stream(seed, "users").permutation(histories.n_users)
             candidates = order[testable[order]]
             chosen_users = _mark_first(candidates, users, histories.n_users, "users", self.name)
@@ -218,9 +221,9 @@ class Interactions:
         """Return the same users with the items of a catalogue; other items are left out.
 
         Args:
-            rows: Row of each item in the catalogue by its id, in order.
+            rows: Row of each item of the catalogue, by its id and in the order of the rows.
         """
-        # A catalogue has ids as text, also where those of the data are integers.
+        # Ids in a catalogue are text, even if the ids of the data set are integers.
         matches = np.array([rows.get(str(item), -1) for item in self.item_ids.tolist()], np.int32)
         if not (matches >= 0).any():
             raise DataError(
@@ -240,7 +243,7 @@ class Interactions:
         )
 
     def _keep(self, users: Bools, items: Bools) -> Self:
-        # Large data sets are not copied without need.
+        # If everything stays, a copy of a large data set would only cost memory.
         if users.all() and items.all():
             return self
         entries = _mark_entries(self.histories, users, items)
@@ -276,7 +279,7 @@ def _summarize_counts(counts: NDArray[np.int64]) -> dict[str, float]:
 
 def _mark_entries(histories: Histories, users: Bools, items: Bools) -> Bools:
     """Mark the interactions whose user and item are both marked."""
-    # In place, since a data set may have hundreds of millions of entries.
+    # Marks are combined in place, because a data set may have hundreds of millions of entries.
     entries: Bools = np.repeat(users, np.diff(histories.indptr))
     entries &= items[histories.indices]
     return entries
@@ -285,7 +288,7 @@ def _mark_entries(histories: Histories, users: Bools, items: Bools) -> Bools:
 def count_marked(histories: Histories, entries: Bools) -> NDArray[np.int64]:
     """Count the marked entries of each user."""
     sums = np.zeros(histories.n_users, np.int64)
-    # reduceat() returns the next user's entry for an empty history: leave these out.
+    # Empty histories are left out, because reduceat() returns the next user's entry for them.
     filled = np.flatnonzero(np.diff(histories.indptr))
     if len(filled):
         sums[filled] = np.add.reduceat(entries, histories.indptr[filled], dtype=np.int64)
@@ -301,19 +304,21 @@ def mark_frequent(
     """Mark the largest set of users and items that all have enough interactions with each other.
 
     Args:
-        parts: Returns the histories part by part; called once for each round of the filter.
-        users: Marks of the users to start with, by part.
+        parts: Returns the parts of the data set, each with the histories of some users. It is
+            called once for each round of the filter.
+        users: For each part, marks of the users to start with.
         n_items: Number of items.
-        min_interactions: Interactions that a user or item must have.
+        min_interactions: Number of interactions that every user and item must have.
 
     Returns:
         The marked users of each part, and the marked items.
 
     Raises:
-        DataError: Nothing is left.
+        DataError: No user or no item is left.
     """
     items = np.ones(n_items, bool)
-    # Each round may leave others without enough interactions, until nothing changes.
+    # Each round may leave other users and items without enough interactions, so rounds are repeated
+    # until nothing changes.
     changed = min_interactions > 0
     while changed:
         next_users, item_counts = [], np.zeros(n_items, np.int64)
@@ -334,7 +339,15 @@ def mark_frequent(
 
 
 def _mark_first(order: NDArray[np.int64], n: int, size: int, what: str, name: str) -> Bools:
-    """Mark the first `n` numbers of a shuffled list in an array of `size`."""
+    """Mark the first `n` numbers of a shuffled list.
+
+    Args:
+        order: The shuffled numbers.
+        n: How many of them are marked.
+        size: Length of the result.
+        what: "users" or "items", for error messages.
+        name: Name of the data set, for error messages.
+    """
     if n < 1:
         raise SettingsError(f"a subset must have at least 1 of its {what}, not {n}")
     if n > len(order):
@@ -375,34 +388,37 @@ def to_id_array(ids: list[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Interactions by user and item number, in any order and perhaps with repeated pairs."""
+    """Interactions as pairs of numbers, in any order and perhaps with repeated pairs."""
 
     users: NDArray[np.int32]
+    """Number of the user of each interaction."""
     items: NDArray[np.int32]
+    """Number of the item of each interaction."""
     timestamps: Times
+    """Time of each interaction, or None if times are not known."""
 
 
 def pack(pairs: Pairs, n_users: int, n_items: int) -> tuple[Histories, Times, int]:
     """Sort interactions by user and item, and merge repeated pairs.
 
     Returns:
-        The histories, the latest timestamp of each pair in the same order, and the number of rows
-        that were merged into others.
+        The histories, the latest timestamp of each pair in the order of the histories' entries, and
+        the number of rows that were merged into others.
     """
     n_pairs = len(pairs.users)
-    # Data sets of 23 million interactions are common: do not sort what is sorted already.
+    # Data sets of 23 million interactions are common, so do not sort them if they are sorted.
     if not _is_sorted(pairs):
         pairs = _sort(pairs, item_bits=n_items.bit_length())
-    # The users ascend, so a search finds the offsets without counting every entry.
+    # Users are in ascending order, so bisection finds the offsets without a pass over all entries.
     indptr = np.searchsorted(pairs.users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
     histories = Histories.from_arrays(indptr, pairs.items, n_items)
     return histories, pairs.timestamps, n_pairs - len(pairs.users)
 
 
 def _is_sorted(pairs: Pairs) -> bool:
-    """Return whether (user, item) strictly ascends, so that no pair is repeated."""
+    """Return whether pairs (user, item) are strictly ascending, so that no pair is repeated."""
     users, items = pairs.users, pairs.items
-    # Built in place, with one byte for each pair.
+    # The marks are combined in place, so they take one byte for each pair.
     ascends = items[1:] > items[:-1]
     ascends &= users[1:] == users[:-1]
     ascends |= users[1:] > users[:-1]
@@ -411,7 +427,7 @@ def _is_sorted(pairs: Pairs) -> bool:
 
 def _sort(pairs: Pairs, item_bits: int) -> Pairs:
     """Sort the pairs by user and item, and merge repeated ones."""
-    # User and item share one 64-bit word, which is sorted; anything wider costs too much memory.
+    # User and item share one 64-bit word, because sorting wider keys would need too much memory.
     key = pairs.users.astype(np.int64)
     key <<= np.int64(item_bits)
     key |= pairs.items
@@ -429,13 +445,13 @@ def _sort(pairs: Pairs, item_bits: int) -> Pairs:
 def _sort_with_timestamps(
     key: NDArray[np.int64], timestamps: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sort both arrays by the keys; may overwrite `key`."""
+    """Return both arrays, sorted by the keys; `key` may be overwritten."""
     bits = len(key).bit_length()
     if int(key.max()).bit_length() + bits > 63:
         order = np.argsort(key)
         return key[order], timestamps[order]
-    # Key and position fit one word, as they nearly always do: sorting that word in place takes half
-    # the memory and time of an argsort.
+    # Key and position fit into one word, which is nearly always so. Sorting such words in place
+    # takes half the memory and time of an argsort.
     key <<= np.int64(bits)
     key |= np.arange(len(key))
     key.sort()
@@ -445,7 +461,7 @@ def _sort_with_timestamps(
 
 
 def _merge_repeats(key: NDArray[np.int64], timestamps: Times) -> tuple[NDArray[np.int64], Times]:
-    """Return each of the sorted keys once, with the latest of its timestamps."""
+    """Remove repeated keys from a sorted array, and keep the latest timestamp of each key."""
     first = np.ones(len(key), bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
     if first.all():

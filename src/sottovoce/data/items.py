@@ -1,9 +1,10 @@
 """Titles and tags of items, read from a file.
 
-The file is a catalogue of the protocol or a table. A table has a column for the item and perhaps
-one called `title`. Other columns with numbers are numeric tags (year, price), those with text are
-labels, which `|` separates. A column with mostly numbers and some text is refused: a single "n/a"
-would turn all prices into labels. Errors name the column and the line.
+The file is a catalogue of the protocol or a table. A table has a column with the ids of the items,
+and perhaps a column `title`. Every other column is a kind of tag: a column with numbers gives
+numeric tags (year, price), and a column with text gives labels, which are separated by `|`. A
+column with mostly numbers and some text is refused, because a single "n/a" would turn all prices
+into labels. Errors name the column and the line.
 """
 
 import csv
@@ -25,15 +26,16 @@ from sottovoce.data.files import PARQUET_SUFFIXES, convert_read_errors
 from sottovoce.data.interactions import Interactions, ItemDescriptions
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 
-# Separators of text tables, by suffix.
+# Separators of text tables, by suffix of the file.
 _FIELD_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 # Suffixes of tables that can be read.
 TABLE_SUFFIXES = (*_FIELD_SEPARATORS, *PARQUET_SUFFIXES)
-# Problems that one error lists; of the others it has the number.
+# Number of problems that one error lists. It only counts further problems.
 MAX_PROBLEMS_SHOWN = 10
-# Names of columns, and the kind of tag that they stand for.
+# Kinds of tags, by plural names of columns.
 _SINGULAR_KINDS = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
-# Numbers in text. "inf" and "nan" are numbers here so that they are refused and not made labels.
+# Numbers in text. "inf" and "nan" match, so that they are refused as numbers and do not become
+# labels.
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _ANY_NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf|nan", re.IGNORECASE
@@ -44,24 +46,25 @@ _ANY_NUMBER = re.compile(
 class Table:
     """Columns of a file by name, and the problems with its cells.
 
-    If several columns have one name, the last one counts.
+    If several columns have the same name, `cells` has the last of them.
     """
 
     path: Path
     names: list[str]
+    """Names of all columns, in order."""
     cells: dict[str, list[Any]]
-    """Cells by column: stripped text for a text file; values, or None, for Parquet."""
+    """Cells of each column: stripped text from a text file, values or None from Parquet."""
     lines: list[int] | None = None
-    """Line on which each row begins in a text file; None for Parquet."""
+    """Number of the line on which each row of a text file begins; None for Parquet."""
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """Rows, and what is wrong with them."""
+    """Number of a row, and the error message about it."""
 
     def format_location(self, row: int) -> str:
-        """Return the row or line as error messages name it."""
+        """Return the line of a row, or for Parquet its number, as error messages name it."""
         return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     def add_problem(self, row: int, column: str, message: str) -> None:
-        """Add a problem with a cell; the message goes on after the name of the column."""
+        """Add a problem with a cell; `message` continues a sentence that begins with the column."""
         self.problems.append((row, f"column {column!r} {message}"))
 
     def raise_problems(self) -> None:
@@ -83,7 +86,13 @@ class Table:
 
 
 def with_items(data: Interactions, path: Path) -> Interactions:
-    """Return the data set with titles and tags from a file; items that it lacks have none.
+    """Return the data set with titles and tags from a file.
+
+    Items that are not in the file have no title and no tags.
+
+    Args:
+        data: The data set.
+        path: The file, as for `read_items`.
 
     Raises:
         DataError: The file is invalid, or describes no item of the data set.
@@ -101,17 +110,17 @@ def with_items(data: Interactions, path: Path) -> Interactions:
 
 
 def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> ItemDescriptions:
-    """Read titles and tags of items, by the id as text.
+    """Read titles and tags of items, and return them by the item's id as text.
 
     Args:
         path: A catalogue (`.json`) or a table (`.csv`, `.tsv`, `.parquet`, `.pq`).
-        columns: The columns of a table that are read, by what they are:
-            `{"item": "sku", "title": "name"}`. None: all, by their own names.
-        advice: How to name columns; appended to the error if no column is the item.
+        columns: The columns of a table to read, by their meaning:
+            `{"item": "sku", "title": "name"}`. None means all columns, by their own names.
+        advice: A hint on how to name columns, for the error if there is no column of items.
 
     Raises:
         DataError: The file is invalid.
-        MissingExtraError: A catalogue needs the extra `client`.
+        MissingExtraError: The file is a catalogue and the extra `client` is not installed.
     """
     if path.suffix == ".json":
         return _from_catalogue(path)
@@ -121,7 +130,7 @@ def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Item
 
 
 def _from_catalogue(path: Path) -> ItemDescriptions:
-    # Imported lazily: the protocol needs cryptography, which a simulation does without.
+    # The import is here because the protocol needs cryptography, which a simulation does not need.
     try:
         from sottovoce.protocol import Catalogue
     except ImportError as error:
@@ -139,7 +148,7 @@ def _from_catalogue(path: Path) -> ItemDescriptions:
 def _from_table(table: Table, columns: Columns, advice: str) -> ItemDescriptions:
     item, kinds = _find_columns(table, columns, advice)
     ids = _read_ids(table, item)
-    # All texts are published in the catalogue, the ids among them.
+    # All texts are checked, including the ids, because all are published in the catalogue.
     for column in (item, *kinds.values()):
         _check_characters(table, column, ids)
     titles = [""] * len(ids)
@@ -156,7 +165,10 @@ def _from_table(table: Table, columns: Columns, advice: str) -> ItemDescriptions
 
 
 def _find_columns(table: Table, columns: Columns, advice: str) -> tuple[str, dict[str, str]]:
-    """Return the column of the ids, and those of title and tags by their kind."""
+    """Return the name of the column of ids, and the names of the other columns by kind.
+
+    The kind of a column is "title" or a kind of tag.
+    """
     names = {name: name for name in table.names} if columns is None else dict(columns)
     listed = ", ".join(map(repr, table.names))
     if missing := [name for name in names.values() if name not in table.names]:
@@ -209,7 +221,7 @@ def _read_ids(table: Table, column: str) -> list[str]:
 
 
 def _check_characters(table: Table, column: str, ids: list[str]) -> None:
-    """Add a problem for each cell with a control character, which could command a terminal."""
+    """Add a problem for each cell with a control character, which could control a terminal."""
     for row, cell in enumerate(table.cells[column]):
         if isinstance(cell, str) and (match := CONTROL_CHARACTERS.search(cell.strip())):
             table.add_problem(
@@ -225,9 +237,9 @@ def _normalize_name(name: str) -> str:
 
 
 def _read_tags(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | float]]:
-    """Yield row and value of each item that has a tag: labels or a number."""
+    """Yield the row of each item that has a tag, and the tag: a tuple of labels, or a number."""
     cells = [(row, cell) for row, cell in enumerate(table.cells[column]) if cell not in (None, "")]
-    # Parquet has types, text has not.
+    # Cells of Parquet have types, but those of text do not.
     if table.lines is not None:
         cells = _infer_types(table, column, cells)
     for row, value in cells:
@@ -246,9 +258,10 @@ def _read_tags(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...]
 def _infer_types(
     table: Table, column: str, cells: list[tuple[int, str]]
 ) -> list[tuple[int, str | float]]:
-    """Convert the cells to numbers if all of them are numbers; otherwise they stay labels.
+    """Convert the cells of a column to numbers if all of them are numbers.
 
-    A column with more numbers than labels is a problem, since a number is probably mistyped.
+    Otherwise all cells stay labels. If most of them are numbers, a problem is added, because the
+    other cells are probably typing errors.
     """
     n_numbers = sum(bool(_ANY_NUMBER.fullmatch(cell)) for _, cell in cells)
     labels = [(row, cell) for row, cell in cells if not _ANY_NUMBER.fullmatch(cell)]
@@ -264,8 +277,8 @@ def _infer_types(
     if labels:
         return list(cells)
     if all(_WHOLE_NUMBER.fullmatch(cell) for _, cell in cells):
-        # int() refuses more than some thousand digits. 30 digits are too large already, and the
-        # caller refuses them.
+        # int() raises an error for thousands of digits. A number of 30 digits is large enough for
+        # the caller to refuse it.
         return [(row, int(cell[:30])) for row, cell in cells]
     return [(row, float(cell)) for row, cell in cells]
 
@@ -313,7 +326,7 @@ def _read_text(path: Path) -> Table:
 
 
 def _split_records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line and the stripped fields of each record, skipping empty ones."""
+    """Yield the first line number and the stripped fields of each record; skip empty records."""
     separator = _FIELD_SEPARATORS[path.suffix]
     line = 1
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)

@@ -22,7 +22,7 @@ from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_peopl
 from sottovoce.data.text_tables import read_text
 from sottovoce.errors import DataError, SettingsError
 
-# Default number of interactions in a shard: a few hundred megabytes while it is processed.
+# Default number of interactions in a shard. Processing it takes a few hundred megabytes of memory.
 ROWS_PER_SHARD = 4_000_000
 # Formats that can be read, for error messages.
 READABLE_FORMATS = """\
@@ -38,10 +38,11 @@ def load(source: Any, columns: Columns = None, items: Path | None = None) -> Int
     """Load a data set by its name, from a path, or from a table or matrix in memory.
 
     Args:
-        source: A string that is `synthetic` or a name in `DATA_SETS` means that data set (write
-            `./ml-1m` for a folder of that name); any other string is a path. A table in memory is a
-            DataFrame of any library (pandas, polars, pyarrow), a mapping of columns or a pair
-            `(users, items)`; a matrix, sparse or dense, has users as rows and items as columns.
+        source: A name, a path, a table or a matrix. A string that is `synthetic` or in `DATA_SETS`
+            is a name (write `./ml-1m` for a folder of that name); any other string is a path. A
+            table in memory is a DataFrame of any library (pandas, polars, pyarrow), a mapping of
+            columns or a pair `(users, items)`. A matrix, sparse or dense, has users as rows and
+            items as columns.
         columns: Names of the columns for `user`, `item`, `rating` and `timestamp`, if they are not
             recognised.
         items: A file with titles and tags of the items: a catalogue, or a table.
@@ -80,7 +81,7 @@ def _load_from_disk(source: str | Path, columns: Columns) -> Interactions:
     if columns and (is_name(source) or folder):
         raise DataError("this data set has fixed columns: leave out columns", path=source)
     if folder:
-        # A caller that cannot hold all users in memory uses find_shards() instead.
+        # Callers that need not have all users in memory use find_shards() instead.
         return Shards.read(folder).join()
     if is_name(source):
         return _load_by_name(str(source))
@@ -115,7 +116,8 @@ def _load_by_name(name: str) -> Interactions:
 
 def _read(path: Path, columns: Columns) -> Interactions:
     """Read a file or folder in the format that its name or contents show."""
-    # Check the name first: the file is opened, to look for an archive, only if that is not enough.
+    # The name is checked first. A file is opened, to see whether it is an archive, only if its name
+    # does not show the format.
     name = path.name.lower()
     if _is_parquet(path):
         return read_parquet(path, columns)
@@ -129,7 +131,7 @@ def _read(path: Path, columns: Columns) -> Interactions:
         )
     if name.endswith(MATRIX_SUFFIX) and not path.is_dir():
         return read_matrix(path)
-    # A file of MovieLens stands for its folder, which has the titles.
+    # For a file of ratings of MovieLens, read its folder, where the titles are.
     if name in {edition.ratings for edition in MOVIELENS_EDITIONS} and not path.is_dir():
         path = path.parent
     if path.is_dir() or name.endswith(".zip") or zipfile.is_zipfile(path):
@@ -140,7 +142,10 @@ def _read(path: Path, columns: Columns) -> Interactions:
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return whether this is a Parquet file, or a folder of them and not a published data set."""
+    """Return whether `path` is a Parquet file, or a folder of such files.
+
+    A published data set is never treated as such a folder.
+    """
     if not path.is_dir():
         return path.name.lower().endswith(PARQUET_SUFFIXES)
     return bool(find_parquet_files(path)) and not is_published(path)
@@ -156,28 +161,29 @@ def shard(
     rows: int = ROWS_PER_SHARD,
     report_progress: ReportProgress = lambda _: None,
 ) -> Shards:
-    """Write a data set as shards, filtered as by `Interactions.filter`.
+    """Filter a data set as `Interactions.filter` does, and write it as shards.
 
     Args:
-        source: As in `load`. Parquet need not fit into memory; other formats are loaded whole.
-        folder: The new folder for the shards.
-        columns: As in `load`.
-        items: As in `load`.
-        min_interactions: Interactions that a user or item must have.
+        source: The name or path of the data set, as for `load`. Parquet files need not fit into
+            memory; other formats are loaded as a whole.
+        folder: The folder for the shards, which must be new or empty.
+        columns: Names of columns, as for `load`.
+        items: A file with titles and tags, as for `load`.
+        min_interactions: Number of interactions that every user and item must have.
         rows: Approximate number of rows in a shard.
         report_progress: Called with a short text at the beginning of each step.
     """
     if rows < 1:
         raise SettingsError(f"a shard must have at least 1 row, not {rows}")
     path, is_path = Path(source), not is_name(source)
-    # A folder of Parquet is read at any depth, so it would include its own shards.
+    # A folder of Parquet files is read with all folders below it, which would include the shards.
     if is_path and path.is_dir() and folder.resolve().is_relative_to(path.resolve()):
         raise DataError(
             f"shards of {source} must be written to a folder outside of it", path=folder
         )
     with ShardWriter(folder) as writer:
         if is_path and not Shards.is_at(path) and _is_parquet(path):
-            # Buckets need about as much space as the shards, so they are written to the same disk.
+            # Buckets need about as much space as the shards, so they are written on the same disk.
             with tempfile.TemporaryDirectory(dir=writer.folder, prefix="sorting-") as scratch:
                 buckets = Buckets(path, columns, Path(scratch), rows, report_progress)
                 data = buckets.write_shards(writer, min_interactions, report_progress)

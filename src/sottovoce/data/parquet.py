@@ -33,7 +33,7 @@ def read_parquet_blocks(path: Path, columns: Columns = None) -> Iterator[pl.Data
     first_types: dict[str, str] | None = None
     for file in find_parquet_files(path) if path.is_dir() else [path]:
         try:
-            # Lazy: only the columns with a role are read from the file.
+            # The scan is lazy, so only columns with a role are read from the file.
             table = _scan_partition(file, path)
             schema = table.collect_schema()
             roles = zip(schema, find_roles(schema.names(), columns, str(file)), strict=True)
@@ -62,9 +62,10 @@ def find_parquet_files(folder: Path) -> list[Path]:
 
 
 def _scan_partition(file: Path, folder: Path) -> pl.LazyFrame:
-    """Scan a file, with a column for each folder above it that is called `name=value`.
+    """Scan a file of a partitioned table lazily.
 
-    This is the layout of partitioned tables.
+    In such a table, a folder `name=value` stands for a column `name` that has this value in all
+    files below the folder. The result has these columns, too.
     """
     above = file.relative_to(folder).parts[:-1] if file != folder else ()
     partitions = [part.partition("=")[::2] for part in above if "=" in part]
@@ -73,7 +74,7 @@ def _scan_partition(file: Path, folder: Path) -> pl.LazyFrame:
 
 
 def _classify_columns(table: pl.LazyFrame) -> dict[str, str]:
-    """Return by role whether a column of ids holds numbers or text; other roles take any type."""
+    """Return the type of the column of each role: "numbers" or "text" for ids, "any" for others."""
     return {
         role: ("numbers" if dtype.is_integer() else "text") if role in REQUIRED_ROLES else "any"
         for role, dtype in sorted(table.collect_schema().items())

@@ -1,9 +1,10 @@
 """MovieLens and the Netflix Prize as published, in a folder or in a zip archive.
 
-MovieLens has the formats of 100K (`u.data`), 1M and 10M (`.dat`), and 20M and later (`.csv`). The
-Netflix Prize has the original files (`training_set/mv_*.txt`) and those that were combined for
-Kaggle. Both have a line with a film's number and a colon, and below it `user,rating,date` for each
-of its ratings. Archives are never unpacked to the disk.
+There are three formats of MovieLens: that of 100K (`u.data`), that of 1M and 10M (`.dat`), and that
+of 20M and later editions (`.csv`). There are two of the Netflix Prize: the original files
+(`training_set/mv_*.txt`) and the files that were combined for Kaggle. In both of them, a line with
+a film's number and a colon is followed by a line `user,rating,date` for each of the film's ratings.
+Archives are never unpacked to the disk.
 """
 
 import re
@@ -34,9 +35,9 @@ from sottovoce.errors import DataError
 File = Path | zipfile.Path
 # Roles of the fields of a MovieLens rating.
 _RATING_ROLES = ("user", "item", "rating", "timestamp")
-# Texts in the place of a genre that mean no genre.
+# Texts that stand in the place of a genre if a film has no genre.
 _NOT_GENRES = ("(no genres listed)", "unknown", "")
-# The year at the end of a title.
+# The year of release at the end of a title.
 _TITLE_YEAR = re.compile(r"\((\d{4})\)\s*$")
 # Genres in the order of the flags in the film list of 100K.
 _GENRES_100K = (
@@ -47,8 +48,8 @@ _GENRES_100K = (
 # Files of the Netflix Prize: ratings and film lists.
 _NETFLIX_RATINGS = re.compile(r"mv_\d+\.txt|combined_data_\d+\.txt")
 _NETFLIX_FILMS = ("movie_titles.txt", "movie_titles.csv")
-# Put before every block, since polars takes the number of columns from the first line, and that of
-# a film has only one.
+# Header that is put before every block. polars takes the number of columns from the first line, and
+# the line of a film has only one.
 _NETFLIX_HEADER = b"user,rating,date,more\n"
 
 
@@ -59,7 +60,11 @@ def _split_dat_film(line: str) -> list[str]:
 
 
 def _split_100k_film(line: str) -> list[str]:
-    """Split `id|title|release|video|address|` and a flag, 0 or 1, for each genre."""
+    """Split `id|title|release|video|address|`, which is followed by a flag (0 or 1) of each genre.
+
+    Returns:
+        Id, title and genres, or [] if the number of fields is wrong.
+    """
     fields = line.split("|")
     flags = fields[5:]
     if len(flags) != len(_GENRES_100K):
@@ -71,7 +76,7 @@ def _split_100k_film(line: str) -> list[str]:
 def _split_netflix_film(line: str) -> list[str]:
     """Split `id,year,title`, and append the year to the title as MovieLens does.
 
-    A few films have no year.
+    The year is left out if it is unknown. The result is [] if a field is missing.
     """
     number, _, rest = line.partition(",")
     year, comma, title = rest.partition(",")  # the title comes last and may hold commas
@@ -83,15 +88,18 @@ class Edition:
     """A format of MovieLens: names of its files, and how to read them."""
 
     title: str
+    """Name of the format, for `LoadCounts.format`."""
     ratings: str
+    """Name of the file of ratings."""
     films: str
+    """Name of the file of films."""
     layout: Layout | None
-    """How a rating is split; None if ratings and films have a header line."""
+    """Layout of a rating, or None if the files of ratings and films have a header line."""
     film_fields: Callable[[str], Sequence[str]]
     """Splits a line of the film list into id, title and genres."""
 
 
-# The formats of MovieLens; the first one whose ratings are there is read.
+# The formats of MovieLens. The first one whose file of ratings exists is read.
 MOVIELENS_EDITIONS = (
     Edition(
         "MovieLens .dat", "ratings.dat", "movies.dat", Layout("::", _RATING_ROLES), _split_dat_film
@@ -134,7 +142,7 @@ def is_published(path: Path) -> bool:
 
 @contextmanager
 def _open_files(path: Path) -> Iterator[dict[str, File]]:
-    """Open a folder or archive, and yield its files by name without `.gz`."""
+    """Open a folder or archive, and yield its files by their names without `.gz`."""
     if path.is_dir():
         with convert_read_errors(path):
             files = _list_files(path)
@@ -148,9 +156,10 @@ def _open_files(path: Path) -> Iterator[dict[str, File]]:
 
 
 def _list_files(root: File) -> dict[str, File]:
-    """Return the files of a folder and of the folders in it, by name without `.gz`.
+    """Return the files of a folder and of the folders in it, by their names without `.gz`.
 
-    If several files have one name, the one that is less deep comes first, then the uncompressed.
+    If several files have the same name, one in the top folder is preferred to one below it, and an
+    uncompressed file to a compressed one.
     """
     top: list[File] = sorted(root.iterdir(), key=str)
     nested: list[File] = []
@@ -178,7 +187,7 @@ def _read_movielens(ratings: File, edition: Edition) -> Collector:
 def _read_netflix(ratings: list[File]) -> Collector:
     collector = Collector()
     for path in ratings:
-        film = None  # every file begins with the line of a film
+        film = None  # no film yet: every file begins with the line of a film
         with open_file(path) as file:
             for block in read_blocks(file, str(path), quoted=False):
                 frame, film = _parse_netflix_block(block, film)
@@ -187,9 +196,11 @@ def _read_netflix(ratings: list[File]) -> Collector:
 
 
 def _parse_netflix_block(block: Block, film: int | None) -> tuple[pl.DataFrame, int | None]:
-    """Return the ratings of a block, and the film of its last line.
+    """Return the ratings of a block, and the film to which its last line belongs.
 
-    `film` is that of the line before, or None at the start of a file.
+    Args:
+        block: Some whole lines of the file.
+        film: The film to which the line before the block belongs; None at the start of a file.
     """
     schema = dict.fromkeys(_NETFLIX_HEADER.decode().strip().split(","), pl.String)
     text = _NETFLIX_HEADER + block.data
@@ -198,7 +209,7 @@ def _parse_netflix_block(block: Block, film: int | None) -> tuple[pl.DataFrame, 
     except PolarsError as error:
         why = str(error).splitlines()[0]
         raise DataError(f"must be lines of text: {why}", path=block.label) from error
-    # The line of a film, such as "17:".
+    # The line of a film is its number with a colon, such as "17:".
     is_film = pl.col("user").str.ends_with(":").fill_null(value=False)
     previous_film = pl.lit(film, dtype=pl.Int64)
     lines = lines.select(
@@ -234,7 +245,7 @@ def _read_films(
         data = stream.read()
     try:
         text = data.decode()
-    except UnicodeDecodeError:  # the older lists
+    except UnicodeDecodeError:  # older film lists are Latin-1
         text = data.decode("latin-1")
     films: dict[str, tuple[str, Traits]] = {}
     for number, line in enumerate(text.split("\n"), start=1):
@@ -253,7 +264,10 @@ def _read_films(
 
 
 def _parse_traits(title: str, genre_list: str) -> Traits:
-    """Return the genres and the year at the end of the title, without those that are missing."""
+    """Return the traits of a film: its genres, and the year at the end of its title.
+
+    Traits that are missing are left out.
+    """
     traits: dict[str, tuple[str, ...] | float] = {}
     genres = tuple(name for name in dict.fromkeys(genre_list.split("|")) if name not in _NOT_GENRES)
     if genres:

@@ -1,8 +1,8 @@
-"""Shards: a data set as a folder of Parquet files, each with some of the users, read one by one.
+"""Shards: a data set as a folder of Parquet files, which are read one by one.
 
-`shards.json` lists the shards, `items.json` has ids, titles and tags of the items. A shard has one
-row for each interaction, with the numbers of user and item, sorted by both. Ids of users are not
-stored, since nothing that reads shards needs them.
+A shard has all interactions of some of the users: a row for each interaction, with the numbers of
+user and item, sorted by both. `shards.json` lists the shards, and `items.json` has ids, titles and
+tags of the items. Ids of users are not stored, because no reader of shards needs them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sottovoce.data.interactions import (
 from sottovoce.errors import DataError
 from sottovoce.storage.files import write_atomically
 
-# Version of the files; another one is refused.
+# Format and version of the files. Files with another one are refused.
 SHARDS_FORMAT = "sottovoce-shards-1"
 # Names of the files that describe the shards and the items.
 INDEX_FILE = "shards.json"
@@ -44,20 +44,23 @@ ITEMS_FILE = "items.json"
 
 @dataclass(frozen=True)
 class Shard:
-    """A file with some of the users, as `shards.json` lists it."""
+    """The description of a shard in `shards.json`."""
 
     file: str
+    """Name of the file."""
     first: int
-    """Number of its first user."""
+    """Number of the shard's first user."""
     users: int
+    """Number of users in the shard."""
     interactions: int
+    """Number of interactions in the shard."""
     digest: str
-    """SHA-256 of the file, verified at every read."""
+    """SHA-256 of the file, which is verified whenever the file is read."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """A data set that need not fit into memory, while each of its shards must."""
+    """A data set that need not fit into memory as a whole; each of its shards must."""
 
     folder: Path
     name: str
@@ -65,23 +68,27 @@ class Shards:
     typical_length: float
     """Median number of items in a history, rounded to two digits."""
     item_ids: NDArray[Any]
+    """Ids of the items from the source."""
     titles: NDArray[np.object_] | None
+    """Title of each item or an empty string, or None if no item has a title."""
     tags: NDArray[np.object_] | None
+    """`Traits` of each item, or None if no item has any."""
     shards: tuple[Shard, ...]
+    """The shards, in the order of their users."""
     load_counts: LoadCounts | None = None
-    """Counts of the rows of the source, or None if it was not read from a file."""
+    """Counts of the rows of the source, or None if the source was not read from a file."""
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Return whether this is a folder of shards."""
+        """Return whether `path` is a folder of shards."""
         return (path / INDEX_FILE).is_file()
 
     @classmethod
     def read(cls, folder: Path) -> Shards:
-        """Read what a folder has, except the shards: each is read when it is indexed.
+        """Read the descriptions in a folder of shards; indexing the result reads a shard.
 
         Raises:
-            DataError: The folder holds no complete shards of this version.
+            DataError: The descriptions are missing, damaged or of another version.
         """
         try:
             index = json.loads((folder / INDEX_FILE).read_bytes())
@@ -91,7 +98,7 @@ class Shards:
             ids, titles, json_tags = ([item[column] for item in items] for column in range(3))
             tags = [_parse_traits(traits) for traits in json_tags]
             return cls(
-                # Processes with another working directory read the shards too.
+                # The path is absolute, because processes with another working directory use it.
                 folder.resolve(),
                 str(index["name"]),
                 int(index["interactions"]),
@@ -121,16 +128,16 @@ class Shards:
 
     @property
     def untouched_counts(self) -> NDArray[np.int64]:
-        """Lowest and highest number of items that a user may never have touched."""
-        # Exact counts would need every shard to be read.
+        """Bounds on the number of items that a user never touched: lowest and highest."""
+        # For the exact counts of all users, every shard would have to be read.
         return np.array([0, self.n_items - 1])
 
     @property
     def digest(self) -> str:
-        """SHA-256 over items, tags and the digests of all shards."""
+        """SHA-256 of the items, their tags, and the digests of all shards."""
         tags = None if self.tags is None else self.tags.tolist()
         items = json.dumps([self.item_ids.tolist(), tags])
-        # The number of users is part of it: the same bytes cut elsewhere are other people.
+        # The numbers of users are included, because users without interactions have no rows.
         lines = [items, *(f"{shard.users} {shard.digest}" for shard in self.shards)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -141,7 +148,7 @@ class Shards:
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: int) -> Interactions:
-        """Read one shard: some users, all items, and no titles and tags."""
+        """Read one shard: some of the users, and all items without titles and tags."""
         shard = self.shards[index]
         path = self.folder / shard.file
         with convert_read_errors(path):
@@ -152,11 +159,11 @@ class Shards:
                 "make the shards again with `sottovoce data shard`",
                 path=path,
             )
-        # Parse the verified bytes, since the file could change in between.
+        # Parse the bytes that were verified: the file could change before it is read again.
         frame = pl.read_parquet(io.BytesIO(content))
         columns = {name: frame[name].to_numpy(writable=True) for name in frame.columns}
         numbers = shard.first + np.arange(shard.users + 1)
-        # Users are sorted, so the offsets of their histories are found by bisection.
+        # Rows are sorted by user, so bisection finds the offsets of the histories.
         indptr = np.searchsorted(columns["user"], numbers).astype(np.int64)
         histories = Histories.from_arrays(indptr, columns["item"], self.n_items)
         times = columns.get("timestamp")
@@ -204,7 +211,7 @@ class Shards:
 class ShardWriter:
     """Writer of shards into a new folder, which appears only when all shards are written.
 
-    The parts of the data set are added in the order of their users.
+    Call `add` for each part of the data set, in the order of the users, and then `finish`.
     """
 
     def __init__(self, folder: Path):
@@ -212,7 +219,7 @@ class ShardWriter:
             if folder.exists() and any(folder.iterdir()):
                 raise DataError("the folder for shards must be new or empty", path=folder)
             self.folder = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
-            """Temporary folder next to the wanted one."""
+            """Temporary folder next to the folder of the shards."""
             self.folder.mkdir(parents=True)
         except OSError as error:
             raise _to_write_error(error, folder) from error
@@ -242,7 +249,7 @@ class ShardWriter:
             **({} if part.timestamps is None else {"timestamp": part.timestamps}),
         }
         pl.DataFrame(columns).write_parquet(self.folder / file)
-        # Of the file as it was written, not of the table: every read compares these bytes.
+        # The digest covers the bytes of the written file, because every read verifies these bytes.
         digest = hashlib.sha256((self.folder / file).read_bytes()).hexdigest()
         self._shards.append(Shard(file, first, histories.n_users, histories.n_interactions, digest))
         self._lengths.append(np.diff(histories.indptr).astype(np.int32))
@@ -251,8 +258,8 @@ class ShardWriter:
         """Write the descriptions, and move the temporary folder to its place.
 
         Args:
-            about: Has the name, the items with titles and tags, and the counts of the loader; its
-                users are ignored.
+            about: A data set with the name, the items with titles and tags, and the counts of the
+                loader. Its users are ignored.
         """
         titles, tags = about.titles, about.tags
         rows = zip(
@@ -261,7 +268,7 @@ class ShardWriter:
             [{}] * len(about.item_ids) if tags is None else tags.tolist(),
             strict=True,
         )
-        # Without the entries: the offsets are enough for the median length.
+        # The entries are left out, because the offsets are enough for the median length.
         lengths = np.concatenate([np.zeros(1, np.int64), *self._lengths])
         all_users = Histories(np.cumsum(lengths), np.empty(0, np.int32), len(about.item_ids))
         index = {
@@ -272,7 +279,7 @@ class ShardWriter:
             "shards": [asdict(shard) for shard in self._shards],
             "loaded": asdict(about.load_counts) if about.load_counts else None,
         }
-        # The index comes last: a folder with an index is complete.
+        # The index is written last, so that a folder with an index is complete.
         write_atomically(self.folder / ITEMS_FILE, _to_json(list(rows)))
         write_atomically(self.folder / INDEX_FILE, _to_json(index))
         self.folder.replace(self._target)
@@ -284,7 +291,7 @@ def _to_write_error(error: Exception, folder: Path) -> DataError:
 
 
 def _parse_traits(traits: dict[str, Any]) -> Traits:
-    """Convert the lists of JSON to tuples."""
+    """Return the traits of an item from JSON, where labels are lists and not tuples."""
     return {
         kind: tuple(value) if isinstance(value, list) else value for kind, value in traits.items()
     }

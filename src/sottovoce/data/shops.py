@@ -1,9 +1,9 @@
 """Synthetic shops of any size, whose users have one taste each, for tests and for planning.
 
-Nothing here is taken from data. The item of rank r is chosen in proportion to r^-0.9. Every item
-and every user has one taste. A fraction `focus` of a user's choices is among the items of the same
-taste, the rest among all items. The length of a history is log-normal (sigma 0.5), at least two and
-at most half of all items.
+Nothing here is taken from data. The popularity of the item of rank r is r^-0.9. Every item and
+every user has one taste. A fraction `focus` of a user's choices is among the items of the user's
+taste, the rest among all items, each time in proportion to popularity. The length of a history is
+log-normal (sigma 0.5), at least two and at most half of all items.
 """
 
 import numpy as np
@@ -39,7 +39,8 @@ def shop(
     rng = stream(seed, "shop")
     popularity = rng.permutation(np.arange(1, items + 1) ** -POPULARITY_EXPONENT)
     item_tastes, user_tastes = rng.integers(tastes, size=items), rng.integers(tastes, size=people)
-    # Probability of each item among those of one taste; a taste may have no items.
+    # For each taste, the probability of each item among the items of the taste. 1e-9 prevents a
+    # division by 0 for a taste without items.
     by_taste = np.where(item_tastes == np.arange(tastes)[:, None], popularity, 0.0)
     by_taste /= np.maximum(by_taste.sum(axis=1, keepdims=True), 1e-9)
     edges = np.cumsum(focus * by_taste + (1 - focus) * popularity / popularity.sum(), axis=1)
@@ -55,7 +56,7 @@ def shop(
 
 def _draw_items(rng: np.random.Generator, edges: NDArray[np.float64], n: int) -> list[int]:
     """Draw `n` different items one after the other; `edges` are cumulative probabilities."""
-    # A dict is an ordered set: repeated draws are ignored, and the first n items are returned.
+    # A dict serves as an ordered set: it ignores repeated draws, and its first n keys are returned.
     items: dict[int, None] = {}
     while len(items) < n:
         draws = np.searchsorted(edges, edges[-1] * rng.random(2 * n), side="right")

@@ -1,11 +1,11 @@
 """Splits into training and test that leave one item of every user out.
 
-The paper (section 4.2) tests on a random interaction, and on the latest one when it compares with
-DPLCF. With both, a model may learn from interactions of others that came later. A split by date
-prevents this: training ends on that date.
+The paper (section 4.2) tests on a random interaction of each user, and on the latest one when it
+compares with DPLCF. In both cases a model may learn from interactions of other users that came
+later than the test item. A split by date prevents this, because training ends on that date.
 
-Random numbers come from streams of `sottovoce.data.streams` that nothing else uses, so a split does
-not depend on other draws with the same seed.
+Random numbers come from a stream of its own (`sottovoce.data.streams`), so a split does not depend
+on other draws with the same seed.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from sottovoce.errors import DataError, SettingsError
 
 SplitRule = Literal["random", "latest", "date"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
-# Largest fraction of the interactions that lies before the date of a split by date.
+# At most this fraction of the interactions lies before the date of a split by date.
 MAX_FRACTION_BEFORE = 0.9
 
 
@@ -31,22 +31,24 @@ class Split:
 
     train: Histories
     test: NDArray[np.int32]
-    """Test item of each user; -1 for a user without one, such as a user with a single item."""
+    """Test item of each user, or -1 for a user without a test item, who may have a single item."""
     rule: SplitRule
+    """How the test items were chosen: see `leave_one_out`."""
     seed: int
+    """Seed of the random draws."""
     times: Times = None
     """Timestamp of each entry of `train`, if the data has timestamps."""
     all_but_test: Histories | None = None
-    """Histories without the test items only, if `train` leaves out more than these."""
+    """The whole histories without the test items, or None if `train` is the same."""
 
     @property
     def excluded_from_ranking(self) -> Histories:
-        """Other items that the user touched, against which a test item is never ranked."""
+        """All items that the user touched except the test item, which are never ranked with it."""
         return self.train if self.all_but_test is None else self.all_but_test
 
     @property
     def left_out(self) -> Histories:
-        """Test items as histories; the row of a user has one item or none."""
+        """The test items as histories, in which each user has one item or none."""
         tested = self.test >= 0
         indptr = np.concatenate([[0], np.cumsum(tested)])
         return Histories.from_arrays(indptr, self.test[tested], self.train.n_items)
@@ -55,18 +57,19 @@ class Split:
 def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
     """Take one item out of every history that has at least two.
 
-    The result has no ids: its users and items are positions in `data.user_ids` and
+    The result has no ids. Its users and items are numbers, namely positions in `data.user_ids` and
     `data.item_ids`. The same holds for a model that is fitted to `train`.
 
     Args:
         data: The data set to split.
         rule: `random` takes a uniformly random item. `latest` takes the item with the largest
-            timestamp, and a random one of several. `date` takes the first item from a date on that
-            is the same for all users; training ends before it.
+            timestamp, or a random one if several items have it. `date` takes each user's first
+            item from a certain date on, which is the same for all users; training ends before it.
         seed: Seed of the random draws.
 
     Raises:
-        DataError: The rule needs timestamps, or interactions before the date.
+        DataError: The rule needs timestamps and the data has none, or no interaction is before the
+            date.
         SettingsError: The rule is unknown.
     """
     if rule not in SPLIT_RULES:
@@ -77,7 +80,7 @@ def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0)
 
 
 def count_choices(data: Interactions, rule: SplitRule) -> NDArray[np.int64]:
-    """Count the entries of each history among which the test item is drawn; 0 for no test item."""
+    """Count the entries of each history from which the test item is drawn; 0 means no test item."""
     if rule == "date":
         raise SettingsError("a split by date needs all users in memory, not in shards")
     histories = data.histories
@@ -91,7 +94,8 @@ def draw_choices(counts: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """Draw one of the choices of each user, as an index from 0.
 
     Args:
-        counts: Choices of all users of the data set, since one stream goes through all of them.
+        counts: Number of choices of each user. It must have all users of the data set, because all
+            draws come from one random stream.
         seed: Seed of the split.
     """
     picks = np.zeros(len(counts), np.int64)
@@ -105,7 +109,7 @@ def take_out(data: Interactions, picks: NDArray[np.int64], rule: SplitRule, seed
 
     Args:
         data: Some or all users of a data set.
-        picks: Their part of `draw_choices`.
+        picks: The result of `draw_choices` for these users.
         rule: `random` or `latest`.
         seed: Seed of the split.
     """
@@ -114,7 +118,7 @@ def take_out(data: Interactions, picks: NDArray[np.int64], rule: SplitRule, seed
     users = np.flatnonzero(np.diff(histories.indptr) >= 2)
     entries = histories.indptr[users] + picks[users]
     if rule == "latest":
-        # Here a pick counts the latest entries of a history only.
+        # For this rule, a pick is an index into the latest entries of a history only.
         latest = np.flatnonzero(_mark_latest(data))
         entries = latest[np.searchsorted(latest, histories.indptr[users]) + picks[users]]
     test = np.full(histories.n_users, -1, np.int32)
@@ -128,8 +132,13 @@ def take_out(data: Interactions, picks: NDArray[np.int64], rule: SplitRule, seed
 def split_by_date(data: Interactions, seed: int) -> Split:
     """Train on the interactions before a date, and test on each user's first one from then on.
 
-    The date is the timestamp at the quantile `MAX_FRACTION_BEFORE`. Users are tested who have
-    interactions before it and from it on. If several are first, the test item is drawn uniformly.
+    The date is the timestamp at the quantile `MAX_FRACTION_BEFORE`. Only users with interactions
+    both before the date and from the date on are tested. If several of a user's interactions are
+    the first ones, the test item is drawn uniformly among them.
+
+    Args:
+        data: The data set to split.
+        seed: Seed of the random draws.
     """
     histories, times = data.histories, _get_times(data)
     before = _mark_before(data, None)
@@ -153,18 +162,18 @@ def split_by_date(data: Interactions, seed: int) -> Split:
 def split_by_time(
     data: Interactions, since: float | None = None
 ) -> tuple[Interactions, Interactions]:
-    """Return what happened before a moment, and all that happened from then on.
+    """Return the interactions before a moment, and the interactions from then on.
 
-    Both have the same users and items. Users with nothing before the moment have nothing after it
-    either, so that nobody is tested of whom nothing is known.
+    Both parts have the same users and items. The second part has no interactions of users who have
+    none in the first, because a model knows nothing about them.
 
     Args:
         data: The data set to split.
-        since: The moment, in the unit of the timestamps. None: nine tenths of all interactions lie
-            before it.
+        since: The moment, in the unit of the timestamps. None means the moment before which nine
+            tenths of all interactions lie.
 
     Raises:
-        DataError: The data has no timestamps, or nothing before the moment.
+        DataError: The data has no timestamps, or no interactions before the moment.
     """
     before, times, histories = _mark_before(data, since), _get_times(data), data.histories
     is_known = count_marked(histories, before) > 0
@@ -177,7 +186,7 @@ def split_by_time(
 
 
 def _mark_before(data: Interactions, since: float | None) -> Bools:
-    """Mark the interactions before a moment; None: before the date of a split by date."""
+    """Mark the interactions before a moment; None means the date of a split by date."""
     times = _get_times(data)
     if since is None:
         since = np.quantile(times, MAX_FRACTION_BEFORE, method="higher") if len(times) else 0
@@ -201,7 +210,7 @@ def _mark_latest(data: Interactions) -> Bools:
     times = _get_times(data)
     indptr = data.histories.indptr
     filled = np.flatnonzero(np.diff(indptr))
-    # reduceat() is wrong for empty histories: leave them out.
+    # Empty histories are left out, because reduceat() returns wrong values for them.
     latest = np.zeros(data.histories.n_users, np.int64)
     if len(filled):
         latest[filled] = np.maximum.reduceat(times, indptr[filled])
@@ -209,8 +218,8 @@ def _mark_latest(data: Interactions) -> Bools:
 
 
 def _remove_entries(histories: Histories, users: NDArray[np.intp], remaining: Bools) -> Histories:
-    """Remove one entry of each of these users: those that are not marked as remaining."""
-    # Every offset behind a user moves by one.
+    """Remove one entry of each of these users, the one that `remaining` does not mark."""
+    # Every offset after the entry of a user decreases by one.
     removed = np.zeros(histories.n_users + 1, np.int64)
     removed[users + 1] = 1
     indptr = histories.indptr - np.cumsum(removed)

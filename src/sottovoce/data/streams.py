@@ -1,8 +1,8 @@
 """Seeded random streams, one for each purpose.
 
-Every stream is numpy's Philox with a 128-bit key: the low word is the seed, the high word spells
-the purpose in ASCII ("sv/split", "sv/users", ...). So two purposes have different streams for
-every seed, and no other key in the project spells these words.
+Every stream is numpy's Philox generator with a 128-bit key: the low 64 bits are the seed, the high
+64 bits are the purpose in ASCII ("sv/split", "sv/users", ...). So the streams of two purposes
+differ for every seed, and also differ from all other generators of the project.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ def stream(seed: int, purpose: str, counter: int = 0) -> np.random.Generator:
     Args:
         seed: The seed that the user chose.
         purpose: A word of at most 5 letters.
-        counter: Number of an independent part of the stream.
+        counter: Number of the part of the stream; parts are independent.
 
     >>> a, b = stream(7, "split"), stream(7, "split")
     >>> bool(a.random() == b.random())
@@ -28,6 +28,6 @@ def stream(seed: int, purpose: str, counter: int = 0) -> np.random.Generator:
     if not 0 <= seed < _SEED_LIMIT:
         raise SettingsError(f"the seed must be from 0 to 2^64 - 1, not {seed}")
     word = int.from_bytes(f"sv/{purpose:<5}".encode("ascii"), "big")
-    # The counter's top word separates the parts: each part could draw 2^192 blocks.
+    # The highest word of Philox's counter separates the parts, so each has 2^192 blocks to draw.
     philox = np.random.Philox(key=seed | word << 64, counter=counter << 192)
     return np.random.Generator(philox)

@@ -1,23 +1,25 @@
 """Synthetic people: invented viewers of real films, for demos and tests.
 
-No history is that of a real viewer, or a variation of one. Only the films are real, and sums over
-many viewers of the bundled MovieLens data:
+No history is that of a real viewer, or a variation of one. Only the films and sums over many
+viewers are taken from the bundled MovieLens data:
 
 1. A *taste* is a genre or a period of release. Its pool is the 40 of 610 viewers with the largest
-   share of such films. The lift of a film in a taste is how often the pool saw it divided by how
-   often it would have at the film's popularity. Both get `_LIFT_SMOOTHING` added; the lift is at
-   most `_MAX_LIFT`.
+   share of films of this genre or period in their histories. The lift of a film in a taste is the
+   number of views by the pool, divided by the number that the film's popularity lets expect.
+   `_LIFT_SMOOTHING` is added to both numbers, and the lift is at most `_MAX_LIFT`.
 2. A person mixes two or three tastes, drawn uniformly, with Dirichlet(1) weights w, and chooses
-   film i in proportion to popularity_i * sum_t w_t lift_ti^3. The cube compensates for the pools,
-   which average over their members: with it, matrix factorisation beats popularity about as clearly
-   as on the real ratings.
-3. The number of films is log-normal with median 50 and sigma 0.8, at least 20 and at most a third
-   of the films. They are drawn in these proportions without replacement (an exponential race).
+   film i in proportion to popularity_i * sum_t w_t lift_ti^3. The cube makes up for the averages
+   over a pool, which are less extreme than its members. With the cube, matrix factorisation beats
+   popularity about as clearly as on the real ratings.
+3. The number of films in a history is log-normal with median 50 and sigma 0.8, at least 20 and at
+   most a third of all films. Films are drawn in the proportions of step 2 without replacement (by
+   an exponential race).
 4. A person watches for two years at random times, beginning on a random day from 1996 to 2016.
 
-Tastes need only counts, ratios and products, so they do not depend on a platform's linear algebra.
-People are drawn in blocks of fixed size, each with its own stream: the first 100 people are the
-same for any number of people.
+Tastes are computed by counts, ratios and products only, so they do not depend on a platform's
+linear algebra.
+People are drawn in blocks of fixed size, each with its own random stream. So the first 100 people
+are the same in a data set of any size.
 """
 
 from collections.abc import Iterator
@@ -40,7 +42,7 @@ SYNTHETIC = "synthetic"
 # Default numbers of people and films.
 _DEFAULT_PEOPLE = 2000
 _DEFAULT_FILMS = 1000
-# Real viewers in the pool of a taste.
+# Number of real viewers in the pool of a taste.
 _POOL_VIEWERS = 40
 # Lift of a film: (count + _LIFT_SMOOTHING) / (expected + _LIFT_SMOOTHING), at most _MAX_LIFT.
 _LIFT_SMOOTHING = 0.8
@@ -53,13 +55,13 @@ _MIN_HISTORY_FILMS = 20
 _MIN_FILMS = 10
 # Years at which the periods of release begin and end. A film without a year counts as year 0.
 _ERA_YEARS = (0, 1970, 1985, 1993, 1999, 2006, 2012, 9999)
-# People who share a random stream. Another number draws other people.
+# Number of people who are drawn from one random stream. A change of it changes all people.
 _PEOPLE_PER_BLOCK = 256
 # Unix seconds between which people begin to watch: 1996-01-01 and 2016-01-01.
 _FIRST_DAY = 820_454_400
 _LAST_DAY = 1_451_606_400
 _TWO_YEARS_SECONDS = 2 * 365 * 86_400
-# Parameters in the name, and the arguments of synthetic_people() that they set.
+# Parameters in the name of the data set, and the arguments of synthetic_people() that they set.
 _NAME_PARAMETERS = {"N": "n_users", "M": "n_items", "seed": "seed"}
 
 
@@ -68,6 +70,7 @@ class _Tastes:
     """The films, and how much each taste favours them."""
 
     films: Interactions
+    """Data set with the films and their descriptions; only its items are used."""
     popularity: NDArray[np.float64]
     """Number of real viewers of each film."""
     favour: NDArray[np.float64]
@@ -109,8 +112,9 @@ def generate_people(n_items: int, seed: int, part: int = 0, parts: int = 1) -> I
     Args:
         n_items: Number of films.
         seed: Seed of everything that is drawn.
-        part: Number of the first block of people.
-        parts: Every `parts`-th block follows, so that several processes draw different people.
+        part: Number of the first block of people, from 0 to `parts - 1`.
+        parts: Number of processes that draw people. Each process draws every `parts`-th block, so
+            that different processes draw different people.
 
     >>> first = synthetic_people(n_users=1, n_items=200, seed=1).histories[0]
     >>> next(generate_people(200, seed=1)) == first.tolist()
@@ -176,7 +180,7 @@ def _count_pool_views(real: Interactions) -> NDArray[np.float64]:
 
 
 def _mark_traits(real: Interactions) -> NDArray[np.bool_]:
-    """Mark the films of each genre and era; a row is a taste."""
+    """Mark the films of each genre and of each period of release, with a row for each taste."""
     assert real.tags is not None
     films: list[dict[str, Any]] = real.tags.tolist()
     genres: list[tuple[str, ...]] = [film.get("genre", ()) for film in films]
@@ -203,11 +207,11 @@ def _draw_block(tastes: _Tastes, seed: int, number: int) -> Pairs:
     starts = rng.integers(_FIRST_DAY, _LAST_DAY, n)
     films = []
     for person in range(n):
-        # Written out, since the order of a matrix product depends on the platform.
+        # This is not a matrix product, whose order of additions depends on the platform.
         first, second, third = tastes.favour[own_tastes[person]]
         w1, w2, w3 = weights[person]
         rates = tastes.popularity * (w1 * first + w2 * second + w3 * third)
-        # An exponential race: the films with the earliest arrivals are drawn.
+        # In an exponential race, the films with the earliest arrivals are drawn.
         arrivals = rng.standard_exponential(n_items) / rates
         films.append(np.argpartition(arrivals, lengths[person])[: lengths[person]])
     times = np.repeat(starts, lengths) + rng.integers(0, _TWO_YEARS_SECONDS, int(lengths.sum()))

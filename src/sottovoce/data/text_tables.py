@@ -1,7 +1,7 @@
 """Tables of text: CSV, TSV, RecBole's `.inter`, and the published formats that resemble them.
 
-A file is read in blocks, which polars parses. A block that does not parse, or that has a gap, is
-read a second time line by line, so that the error names the line.
+A file is read in blocks, which polars parses. A block that polars cannot parse, or that has a
+missing or invalid value, is read a second time line by line, so that the error names the line.
 """
 
 import csv
@@ -24,13 +24,13 @@ from sottovoce.errors import DataError
 
 # The byte order mark that some programs write before UTF-8 text.
 _UTF8_BOM = b"\xef\xbb\xbf"
-# Separators of CSV files; the one that the header has most often is used.
+# Separators of CSV files. The one that occurs most often in the header is used.
 _FIELD_SEPARATORS = (",", "\t", ";", "|")
 # The type after the name of a column in RecBole's files, such as `user_id:token`.
 _RECBOLE_TYPE = re.compile(r":(?:token|float)(?:_seq)?$")
 # Bytes of text that are read and parsed at once.
 _BLOCK_BYTES = 1 << 24
-# A record that has not ended after this many blocks is an error.
+# A record may extend over at most this many blocks.
 _MAX_BLOCKS_PER_RECORD = 4
 
 
@@ -39,13 +39,15 @@ class Layout:
     """How a line is split into fields, and which field has which role."""
 
     separator: str
+    """One or more characters between two fields."""
     roles: tuple[str | None, ...]
-    """`user`, `item`, `rating`, `timestamp`; None for a field that is not used."""
+    """Role of each field: `user`, `item`, `rating` or `timestamp`, or None if it is not used."""
     integers: bool = True
-    """Whether ids and timestamps must be integers; otherwise ids may be any text and timestamps
-    ISO dates."""
+    """Whether ids and timestamps must be integers. Otherwise ids may be any text, and timestamps
+    may be ISO dates."""
     quoted: bool = False
-    """Whether a field may stand in double quotes and then hold separators and line ends."""
+    """Whether a field may be in double quotes, within which it may contain separators and line
+    ends."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,11 @@ def add_text(
     """Add every interaction of a text file with a header line to a collector.
 
     Args:
-        collector: What the interactions are added to.
+        collector: The collector to which the interactions are added.
         file: The open file.
         label: The file's path, for error messages.
-        columns: Column names by role, where `COLUMN_ALIASES` does not have them.
-        integers: As in `Layout`.
+        columns: Column names by role, for columns whose names are not in `COLUMN_ALIASES`.
+        integers: Whether ids and timestamps must be integers.
     """
     blocks = read_blocks(file, label, quoted=True)
     first = next(blocks, None)
@@ -96,7 +98,7 @@ def add_text(
     separator = max(_FIELD_SEPARATORS, key=header.count)
     names = _strip_types(split_fields(header, separator))
     layout = Layout(separator, find_roles(names, columns, label), integers, quoted=True)
-    # The first block without the header, which may leave nothing.
+    # The first block is parsed without the header, and skipped if nothing else is in it.
     for block in chain([replace(first, first_line=2, data=body)] if body else [], blocks):
         collector.add(parse_block(block, layout))
 
@@ -142,7 +144,7 @@ def read_blocks(file: IO[bytes], label: str, *, quoted: bool) -> Iterator[Block]
                 path=label,
                 line=line,
             )
-    # The last line may lack its line end.
+    # The last line need not have a line end.
     if rest.strip(b"\r\n"):
         yield Block(label, line, rest)
 
@@ -150,12 +152,12 @@ def read_blocks(file: IO[bytes], label: str, *, quoted: bool) -> Iterator[Block]
 def _find_last_record_end(data: bytes, *, quoted: bool) -> int:
     """Return the offset just after the last complete record that is not an empty line.
 
-    If fields may be quoted, a line end counts only outside of quotes.
+    If fields may be quoted, line ends within quotes do not end a record.
     """
     end = data.rfind(b"\n") + 1
     is_open = quoted and data.count(b'"', 0, end) % 2 == 1
     while is_open and end:
-        # The last quotation mark opens a field that has not ended: stop before its line.
+        # The last quotation mark opens a field that does not end here, so stop before its line.
         line_start = data.rfind(b"\n", 0, data.rfind(b'"', 0, end)) + 1
         is_open ^= data.count(b'"', line_start, end) % 2 == 1
         end = line_start
@@ -167,11 +169,12 @@ def parse_block(block: Block, layout: Layout) -> pl.DataFrame:
     """Return the columns of a block that have a role, named by role.
 
     Raises:
-        DataError: A line cannot be read; names the first such line.
+        DataError: A line is invalid. The error names the first such line.
     """
     data, separator = block.data, layout.separator
     if len(separator) > 1:
-        # polars splits at one byte only; a tab never occurs in these files of plain numbers.
+        # polars accepts only separators of one byte. Files with longer ones consist of numbers, so
+        # they contain no tab.
         data, separator = data.replace(separator.encode(), b"\t"), "\t"
     id_type = pl.Int64 if layout.integers else pl.String
     types = {"user": id_type, "item": id_type, "timestamp": id_type, "rating": pl.Float64}
@@ -188,8 +191,8 @@ def parse_block(block: Block, layout: Layout) -> pl.DataFrame:
     except PolarsError as error:
         raise _locate_error(block, layout, get_first_line(error)) from error
     frame = cast_values(frame, integers=layout.integers)
-    # polars fills up a line that is too short, so count the separators. With quotes that is not
-    # possible, since a separator may be part of a field.
+    # polars adds missing fields to a line that is too short, so count the separators as well. With
+    # quotes this is not possible, because a separator may be part of a field.
     is_countable = not (layout.quoted and b'"' in data)
     expected = frame.height * (len(layout.roles) - 1)
     if find_first_gap(frame) or (
@@ -200,7 +203,13 @@ def parse_block(block: Block, layout: Layout) -> pl.DataFrame:
 
 
 def _locate_error(block: Block, layout: Layout, fallback: str) -> DataError:
-    """Return the error that names the first bad line, or `fallback` if no single line is bad."""
+    """Return an error about the first bad line of a block.
+
+    Args:
+        block: The block that cannot be parsed.
+        layout: How the lines should be split.
+        fallback: The message if no single line is found to be bad.
+    """
     try:
         text = block.data.decode()
     except UnicodeDecodeError as error:
@@ -218,7 +227,7 @@ def _locate_error(block: Block, layout: Layout, fallback: str) -> DataError:
             break
         lines.append(block.first_line + offset)
         rows.append([field for role, field in zip(layout.roles, fields, strict=True) if role])
-    # A gap in the lines before comes first.
+    # A missing or invalid value in a line above has precedence.
     raw = pl.DataFrame(rows, [(role, pl.String) for role in layout.roles if role], orient="row")
     if gap := find_first_gap(cast_values(raw, integers=layout.integers)):
         row, role = gap

@@ -1,4 +1,4 @@
-"""What travels between client, proxy and server: every byte, once. See docs/protocol.md."""
+"""The formats of all data that client, proxy and server exchange. See docs/protocol.md."""
 
 from sottovoce.protocol.batch import MAX_CHUNK_REPORTS, Batch, Chunk, batch_size
 from sottovoce.protocol.catalogue import Catalogue, Item, move_rows

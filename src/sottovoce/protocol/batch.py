@@ -1,11 +1,14 @@
-"""The batch: all reports of one device in one epoch, as sent to the proxy. Its size is fixed.
+"""The batch, which has all reports of one device in one epoch, and the chunk.
+
+A device sends a batch to its proxy. All batches of an epoch have the same size. The columns are
+offset, size in bytes, and content; a dot is the end of the field before:
 
 0    4  "SVB2"
 4    4  epoch, little endian
 8   32  manifest hash
-40  16  batch id, random, for this batch alone
-56  64  where reports need tokens: the output of the VOPRF for this id (see `tokens`)
-.  52k  the sealed reports
+40  16  batch id, drawn at random for this batch
+56  64  output of the VOPRF for the batch id (see `tokens`); absent if reports need no token
+.  52k  k sealed reports
 """
 
 import hashlib
@@ -19,27 +22,35 @@ from sottovoce.protocol.tokens import OUTPUT_BYTES, Token
 
 # The first bytes of a batch, which name its format.
 BATCH_MAGIC = b"SVB2"
-# Magic, epoch, manifest hash and batch id.
+# Size of magic, epoch, manifest hash and batch id.
 BATCH_HEADER_BYTES = 56
 BATCH_ID_BYTES = 16
 
 
 def batch_size(reports: int, *, accounts: bool = False) -> int:
-    """Return the size in bytes of a batch with this many reports."""
+    """Return the size in bytes of a batch.
+
+    Args:
+        reports: The number of reports in the batch.
+        accounts: Whether reports need an account, so that the batch has a token.
+    """
     return BATCH_HEADER_BYTES + OUTPUT_BYTES * accounts + SEALED_BYTES * reports
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sealed reports of one device, which are stored and sent again byte for byte.
+    """The sealed reports of one device in one epoch.
 
-    Reports that were randomised again would spend the budget again.
+    A device that sends a batch again sends the same bytes. If it randomised its reports again, it
+    would spend the budget again.
     """
 
     epoch: int
     manifest_hash: bytes
     id: bytes
+    """Random bytes by which the proxy recognises a batch that it has already."""
     sealed: bytes
+    """The sealed reports, one after the other."""
     output: bytes = b""
     """Output of the batch's token; empty if reports need no token."""
 
@@ -49,10 +60,19 @@ class Batch:
 
     @classmethod
     def decode(cls, data: bytes, reports: int, *, accounts: bool = False) -> Self:
-        """Parse a batch; raise a `ProtocolError` unless it has the size of this many reports."""
+        """Parse a batch.
+
+        Args:
+            data: The bytes of the batch.
+            reports: The number of reports that the batch must have.
+            accounts: Whether the batch must have a token.
+
+        Raises:
+            ProtocolError: The batch has another size, or does not begin with the magic.
+        """
         size = batch_size(reports, accounts=accounts)
         if len(data) != size:
-            raise ProtocolError(f"batch: {len(data)} bytes; {reports} reports need {size}")
+            raise ProtocolError(f"batch: {reports} reports must have {size} bytes, not {len(data)}")
         if data[:4] != BATCH_MAGIC:
             raise ProtocolError(f"batch: bad magic, expected {BATCH_MAGIC.decode()}")
         begin = BATCH_HEADER_BYTES + OUTPUT_BYTES * accounts
@@ -66,19 +86,21 @@ class Batch:
 
 CHUNK_MAGIC = b"SVC2"
 CHUNK_HEADER_BYTES = 44
-# About a megabyte, the size of the largest request that a server reads.
+# A chunk with this many reports has about one megabyte. A server reads no larger request.
 MAX_CHUNK_REPORTS = 20_000
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Shuffled reports of many people, as a proxy sends them to the server.
+    """Shuffled sealed reports of many people, as a proxy sends them to the server.
+
+    The columns are offset, size in bytes, and content:
 
     0    4  "SVC2"
     4    4  epoch, little endian
     8   32  manifest hash
-    40   4  number of reports n, little endian
-    44  52n  the sealed reports
+    40   4  n, the number of reports, little endian
+    44 52n  n sealed reports
     """
 
     epoch: int
@@ -95,7 +117,7 @@ class Chunk:
 
     @cached_property
     def name(self) -> str:
-        """SHA-256 of the encoded bytes, by which a server recognises a chunk that it has."""
+        """SHA-256 of the encoded chunk, by which a server recognises a chunk that it has."""
         return hashlib.sha256(self.encode()).hexdigest()
 
     @classmethod
@@ -109,6 +131,7 @@ class Chunk:
             or len(data) != CHUNK_HEADER_BYTES + SEALED_BYTES * count
         ):
             raise ProtocolError(
-                f"chunk: {len(data)} bytes cannot be {count} reports (1..{MAX_CHUNK_REPORTS})"
+                f"chunk: {len(data)} bytes cannot have {count} reports; a chunk must have "
+                f"1..{MAX_CHUNK_REPORTS} reports of {SEALED_BYTES} bytes"
             )
         return cls(int.from_bytes(data[4:8], "little"), data[8:40], data[CHUNK_HEADER_BYTES:])

@@ -1,7 +1,7 @@
-"""The catalogue: the public list of items, the same for everybody and named by its hash.
+"""The catalogue: the public list of all items, identified by its hash.
 
-A device stores what its owner touched by the product's own ids. It finds the rows of these items
-here, so that it need not ask anybody about an item.
+All devices get the same catalogue. A device stores the ids of the items that its owner touched. It
+finds the rows of these items in the catalogue, so that it need not ask anybody about an item.
 """
 
 import hashlib
@@ -18,17 +18,18 @@ from sottovoce.core.tags import KIND_PATTERN, Tags, Traits, build_tags
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
 
-# The only version of the format that is read.
+# The version of the format. No other version is read.
 CATALOGUE_VERSION = 2
 MAX_CATALOGUE_BYTES = 64 * 1024 * 1024
-# Characters of an id, a title or a label.
+# The largest number of characters of an id, a title or a label.
 MAX_TEXT_LENGTH = 512
-# Kinds of tags in a catalogue.
+# The largest number of kinds of tags in a catalogue.
 MAX_TAG_KINDS = 32
-# Labels of one item, of all kinds together.
+# The largest number of labels of one item, all kinds together.
 MAX_LABELS_PER_ITEM = 64
-# Labels of a catalogue: a device stores all of them, and counts the items that share each one.
+# The largest sum of the items' numbers of labels. A device stores all labels of all items.
 MAX_ALL_LABELS = 2**22
+# The largest number of different labels. A device counts the items of each label.
 MAX_DISTINCT_LABELS = 2**17
 
 
@@ -37,19 +38,20 @@ class Item:
     """An article, film or other thing that can be recommended."""
 
     id: str
-    """The product's own id of the item, unique in the catalogue."""
+    """The product's id for the item, unique in the catalogue."""
     title: str
-    """Name of the item for people."""
+    """The name that people read."""
     tags: Traits = field(default_factory=dict)
-    """Public side information by kind: labels (genre, brand), or a number (year, price)."""
+    """Public side information: labels (such as genres) or a number (such as the year), by kind."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All items; the position of an item is its row of V."""
+    """All items. The item at position i belongs to row i of the item matrix V."""
 
     items: tuple[Item, ...]
     raw: bytes = field(repr=False)
+    """The bytes of the catalogue file."""
 
     @classmethod
     def from_items(cls, items: Iterable[Item]) -> Self:
@@ -59,7 +61,7 @@ class Catalogue:
             "items": [{"id": i.id, "title": i.title, "tags": dict(i.tags)} for i in items],
         }
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-        # Half of a surrogate pair is encoded, so that `decode` refuses it with its own message.
+        # A lone surrogate is encoded too, so that `decode` refuses it with a clear message.
         return cls.decode(text.encode(errors="surrogatepass"))
 
     @classmethod
@@ -84,17 +86,17 @@ class Catalogue:
 
     @cached_property
     def hash(self) -> bytes:
-        """SHA-256 of the file."""
+        """SHA-256 of the catalogue file."""
         return hashlib.sha256(self.raw).digest()
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The row of V of each item, by id."""
-        return {item.id: number for number, item in enumerate(self.items)}
+        """The row of V of each item, by the item's id."""
+        return {item.id: row for row, item in enumerate(self.items)}
 
     @cached_property
     def tags(self) -> Tags:
-        """The tags as the columns that recommending uses."""
+        """The tags of all items, in the form that recommending uses."""
         return build_tags([item.tags for item in self.items])
 
 
@@ -104,7 +106,7 @@ def _parse_item(entry: Any) -> Item:
     strict.check_keys(entry, {"id", "title", "tags"}, "catalogue: item")
     tags = entry["tags"]
     if not isinstance(tags, dict):
-        raise ProtocolError("catalogue: tags must be an object, by kind")
+        raise ProtocolError("catalogue: tags must be an object with a key for each kind")
     name = strict.parse_text(entry["id"], max_length=MAX_TEXT_LENGTH, what="catalogue: id")
     of = f" of item {strict.format_value(name)}"
     title = strict.parse_text(
@@ -120,7 +122,8 @@ def _parse_item(entry: Any) -> Item:
 def _check_kind(kind: str) -> str:
     if not KIND_PATTERN.fullmatch(kind):
         raise ProtocolError(
-            f"catalogue: a kind of tag is {KIND_PATTERN.pattern}, not {strict.format_value(kind)}"
+            f"catalogue: the name of a kind of tag must match {KIND_PATTERN.pattern}, but it is "
+            f"{strict.format_value(kind)}"
         )
     return kind
 
@@ -140,19 +143,19 @@ def _parse_tag(value: Any, what: str) -> tuple[str, ...] | float:
 
 
 def _check_kinds(items: tuple[Item, ...]) -> None:
-    """Raise a `ProtocolError` unless each kind has labels for all items, or numbers for all."""
+    """Raise a `ProtocolError` if one item has labels of a kind, and another item a number of it."""
     kinds: dict[str, Item] = {}
     for item in items:
         for kind, values in item.tags.items():
             first = kinds.setdefault(kind, item)
             if isinstance(values, tuple) != isinstance(first.tags[kind], tuple):
                 raise ProtocolError(
-                    f"catalogue: {_describe_tag(item, kind)}, {_describe_tag(first, kind)}: a kind "
-                    "of tag has labels for all items, or numbers for all"
+                    f"catalogue: {_describe_tag(item, kind)}, but {_describe_tag(first, kind)}: a "
+                    "kind of tag must have labels for all items, or numbers for all"
                 )
     if len(kinds) > MAX_TAG_KINDS:
         raise ProtocolError(
-            f"catalogue: {len(kinds)} kinds of tags, at most {MAX_TAG_KINDS} are read"
+            f"catalogue: it has {len(kinds)} kinds of tags, but at most {MAX_TAG_KINDS} are allowed"
         )
 
 
@@ -162,7 +165,7 @@ def _describe_tag(item: Item, kind: str) -> str:
 
 
 def _check_labels(items: tuple[Item, ...]) -> None:
-    """Raise a `ProtocolError` if there are more labels than a device can count."""
+    """Raise a `ProtocolError` if an item, or the catalogue, has too many labels."""
     total = 0
     distinct: set[tuple[str, str]] = set()
     for item in items:
@@ -178,14 +181,21 @@ def _check_labels(items: tuple[Item, ...]) -> None:
         distinct.update(labels)
         if total > MAX_ALL_LABELS or len(distinct) > MAX_DISTINCT_LABELS:
             raise ProtocolError(
-                f"catalogue: at most {MAX_ALL_LABELS} labels, {MAX_DISTINCT_LABELS} different ones"
+                f"catalogue: it must have at most {MAX_ALL_LABELS} labels, and at most "
+                f"{MAX_DISTINCT_LABELS} different ones"
             )
 
 
 def move_rows(
     V: NDArray[np.float32], before: Sequence[Item], after: Sequence[Item]
 ) -> NDArray[np.float32]:
-    """Return V for another catalogue: rows move with their items, and new rows are zero."""
+    """Return the item matrix for another catalogue: each row stays with its item.
+
+    Args:
+        V: The item matrix.
+        before: The items that the rows of `V` belong to.
+        after: The items that the rows of the result belong to. The rows of new items are zero.
+    """
     places = {item.id: row for row, item in enumerate(before)}
     rows = np.array([places.get(item.id, -1) for item in after])
     moved = np.zeros((len(after), V.shape[1]), np.float32)

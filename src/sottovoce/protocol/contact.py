@@ -1,7 +1,8 @@
-"""The heartbeat between a proxy and its server: the state of each of them, and the time.
+"""The heartbeat between a proxy and its server, in which each tells its state and its time.
 
-Each side notices at once that the other was restored from a backup, that a secret is unknown or
-that a clock is wrong: before devices spend budget on reports that cannot be counted.
+So each side soon notices that the other was restored from a backup, that a secret is unknown, or
+that a clock is wrong. It notices this before devices spend budget on reports that cannot be
+counted.
 """
 
 import json
@@ -14,27 +15,28 @@ from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
 from sottovoce.protocol.manifest import MAX_EPOCH, Manifest
 
-# The state of a proxy's crowd: one of four words, never the number of its batches.
+# The state of a proxy's crowd. It is one of four words: the number of batches is not revealed.
 Crowd = Literal["none", "short", "enough", "never"]
 CROWD_NONE: Crowd = "none"
-# There are batches, but too few to mix.
+# The proxy has batches, but too few to mix.
 CROWD_SHORT: Crowd = "short"
 CROWD_ENOUGH: Crowd = "enough"
-# No crowd will come: too few accounts have a token, or the epoch is over at this proxy.
+# The crowd cannot become large enough: too few accounts have a token, or the proxy has ended the
+# epoch.
 CROWD_NEVER: Crowd = "never"
 
-# The state of the epoch that a proxy names; "none" if the proxy has no epoch yet.
+# The server's state of the epoch that the proxy named; "none" if the proxy has no epoch yet.
 State = Literal["none", "open", "closed", "applied"]
 
-# Size of any JSON that one side sends the other; files and chunks are larger.
+# The largest size of a contact, a reply or another small JSON message between the two.
 MAX_CONTACT_BYTES = 4096
-# Two clocks may differ this long before an operator is told.
+# If two clocks differ by more than this, the operator is told.
 MIN_NOTICED_SKEW_SECONDS = 60.0
 DAY_SECONDS = 86_400.0
 MONTH_SECONDS = 30 * DAY_SECONDS
-# The name of a process or a database is this many random bytes.
+# Size of the random name of a process or of a database.
 NAME_BYTES = 8
-# Times beyond this are malformed; smaller ones may come from a wrong clock.
+# A larger time is malformed. A smaller one is accepted, even if it comes from a wrong clock.
 _MAX_UNIX_SECONDS = 1e12
 _HASH_FIELDS = ("manifest", "token_key")
 _NAME_FIELDS = ("process", "database", "server_database")
@@ -46,31 +48,37 @@ def draw_process_name() -> str:
 
 
 def classify_crowd(batches: int, min_batches: int) -> Crowd:
-    """Return the state of a crowd of this many batches."""
+    """Return the state of a crowd.
+
+    Args:
+        batches: The number of batches that the proxy has.
+        min_batches: The number of batches that are enough to mix.
+    """
     return CROWD_ENOUGH if batches >= min_batches else CROWD_SHORT if batches else CROWD_NONE
 
 
 @dataclass(frozen=True)
 class Contact:
-    """The message of a proxy to its server."""
+    """The message that a proxy sends to its server in a heartbeat."""
 
     epoch: int
-    """Epoch that its clients are shown; 0 before the first."""
+    """The epoch that the proxy publishes to clients; 0 before the first."""
     manifest: bytes | None
-    """Hash of the manifest of that epoch."""
+    """Hash of the manifest of that epoch; None if there is no epoch."""
     crowd: Crowd | None
-    """State of its crowd; None before the epoch's time, when nobody may know it."""
+    """State of the proxy's crowd; None until the epoch closes, when nobody may know it."""
     time: float
-    """Unix seconds by the proxy's clock."""
+    """The time of the proxy's clock, in Unix seconds."""
     process: str | None
-    """Random name of the process, which reveals two proxies with one secret; None if it only
-    asks for the server's state."""
+    """Random name of the proxy's process, by which the server notices that two proxies use the same
+    secret. None if the sender only asks for the server's state."""
     token_key: bytes | None = None
-    """Public key for the tokens of a later epoch, which no manifest has named yet."""
+    """Public key for the tokens of a later epoch, which no manifest has named yet; None if there is
+    none."""
     database: str | None = None
-    """Random name of the proxy's database; None if it only asks for the server's state."""
+    """Random name of the proxy's database. None if the sender only asks for the server's state."""
     server_database: str | None = None
-    """Name of the server's database, as far as the proxy knows; None before the first reply."""
+    """Name of the server's database in the last reply; None before the first reply."""
 
     def encode(self) -> bytes:
         content = asdict(self)
@@ -105,11 +113,15 @@ class Contact:
 
 @dataclass(frozen=True)
 class Reply:
-    """The server's answer to a contact; it refuses instead if it could never count that epoch."""
+    """The server's answer to a contact.
+
+    If the server can never count the reports of the proxy's epoch, it answers with an error
+    instead.
+    """
 
     state: State
     time: float
-    """Unix seconds by the server's clock."""
+    """The time of the server's clock, in Unix seconds."""
     database: str
     """Random name of the server's database."""
 
@@ -126,19 +138,24 @@ class Reply:
 
 
 def allowed_clock_skew(manifest: Manifest | None) -> float:
-    """Return the seconds by which the clocks of proxy and server may differ.
+    """Return by how many seconds the clocks of proxy and server may differ.
 
-    Beyond it the proxy takes no more reports.
+    If they differ by more, the proxy accepts no more reports.
     """
-    # A proxy that is ahead by more than the hold would end an epoch too early. One that is behind
-    # by more would take reports that the server no longer waits for. A day covers any mistake
-    # that an operator would leave as it is.
+    # If the proxy's clock is ahead by more than the hold, it would end an epoch too early. If it is
+    # behind by more than the hold, it would accept reports that the server no longer waits for. A
+    # difference of a day or more is always a mistake, however long the hold is.
     hold = 0 if manifest is None else manifest.terms.hold
     return max(MIN_NOTICED_SKEW_SECONDS, min(hold, DAY_SECONDS))
 
 
 def describe_clock_skew(ahead: float, who: str, whose: str) -> str | None:
-    """Describe a clock that is `ahead` seconds fast; return None if the difference is small.
+    """Describe a difference between two clocks; return None if it is small.
+
+    Args:
+        ahead: The seconds by which the first clock is ahead of the second.
+        who: The first clock, for the sentence.
+        whose: The second clock, for the sentence.
 
     >>> describe_clock_skew(-7500.0, "this proxy's clock", "the server's")
     "this proxy's clock is 2 hours behind the server's; set both by NTP"
@@ -155,7 +172,7 @@ def describe_clock_skew(ahead: float, who: str, whose: str) -> str | None:
 def _parse_choice(value: object, choices: tuple[str, ...], what: str) -> Any:
     if value not in choices:
         raise ProtocolError(
-            f"{what}: one of {', '.join(choices)}, not {strict.format_value(value)}"
+            f"{what}: must be one of {', '.join(choices)}, not {strict.format_value(value)}"
         )
     return value
 
@@ -165,7 +182,8 @@ def _parse_name(value: object, what: str) -> str:
 
 
 def _parse_time(value: object) -> float:
-    # A clock may be wrong by decades: its time is accepted, and the difference is reported.
+    # The time of a clock that is wrong by decades is accepted here. The caller reports the
+    # difference.
     try:
         seconds = float(value) if type(value) in (int, float) else nan  # type: ignore[arg-type]
     except OverflowError:

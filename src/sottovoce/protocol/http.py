@@ -1,7 +1,8 @@
-"""The HTTP requests of clients and proxies: published files, and what both sides share.
+"""The HTTP client that devices use to talk to the proxy, and proxies to talk to the server.
 
-Requests are built by hand, so that nothing is added to them: no cookie, no language, no version, no
-`If-None-Match` (which would reveal what this reader saw last). Redirects are not followed.
+It builds requests itself, so that `httpx` adds nothing that could identify the sender: no cookie,
+no language, no version, and no `If-None-Match` (which would reveal the file that the sender fetched
+last). Redirects are not followed.
 """
 
 import json
@@ -26,38 +27,46 @@ from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.manifest import SignedManifest
 from sottovoce.protocol.shelf import SignedShelf
 
-# The `type` of a problem document (RFC 9457): the epoch is over.
+# The `type` of a problem document (RFC 9457) which says that the epoch is over.
 CLOSED_PROBLEM = "urn:sottovoce:closed"
-# The `type` of a problem document: the batch belongs to another epoch than the current one.
+# The `type` of a problem document which says that the batch is not of the current epoch.
 WRONG_EPOCH_PROBLEM = "urn:sottovoce:wrong-epoch"
-# Statuses that mean, like every 5xx: retry later.
+# Statuses below 500 after which the same request may succeed later.
 RETRY_STATUSES = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
-# Seconds in `Retry-After` may have at most this many digits.
+# The largest number of digits of the seconds in `Retry-After`.
 MAX_WAIT_DIGITS = 9
-# Digits of a Content-Length. Python refuses to convert thousands of them.
+# A Content-Length with more digits is too long. Python refuses to convert thousands of digits.
 MAX_LENGTH_DIGITS = 18
-# The same for every device and every request, so that they identify nobody.
+# Headers of every request of every device, the same for all, so that they identify nobody.
 REQUEST_HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
-# Seconds of silence, and seconds to connect.
+# Seconds to wait for the next byte, and seconds to connect.
 REQUEST_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-# A whole exchange may take this many seconds, and the time for its bytes at the slowest rate.
+# A request and its answer may together take
+#   MAX_EXCHANGE_SECONDS + size / MIN_BYTES_PER_SECOND.
 MAX_EXCHANGE_SECONDS = 60.0
 MIN_BYTES_PER_SECOND = 2**16
 # A longer problem document is ignored.
 MAX_PROBLEM_BYTES = 16 * 1024
-# What OpenSSL reports if the answer to its handshake is plain HTTP.
+# The reasons that OpenSSL reports if the peer answers a TLS handshake with plain HTTP.
 PLAIN_HTTP_REASONS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
-# Characters of a reason that a message repeats.
+# An error message quotes at most this many characters of a reason.
 MAX_QUOTE_LENGTH = 400
 
 
 def is_retryable(status: int) -> bool:
-    """Return whether the same request may succeed another time."""
+    """Return whether the same request may succeed later, after an answer with this status."""
     return status in RETRY_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def parse_retry_after(header: str, now: float) -> float | None:
-    """Parse `Retry-After` to seconds: a number or a date (RFC 9110, 10.2.3), else None.
+    """Parse a `Retry-After` header, which has a number or a date (RFC 9110, 10.2.3).
+
+    Args:
+        header: The value of the header.
+        now: The time of day, in Unix seconds.
+
+    Returns:
+        The seconds to wait; None if the header is malformed or its date has passed.
 
     >>> parse_retry_after("120", now=0.0), parse_retry_after("soon", now=0.0)
     (120.0, None)
@@ -72,17 +81,18 @@ def parse_retry_after(header: str, now: float) -> float | None:
 
 
 def read_limited(response: httpx.Response, max_bytes: int) -> bytes:
-    """Read the body as it was sent, and stop as soon as it is longer than `max_bytes`.
+    """Read the body of a response without decompressing it.
 
     Raises:
-        ProtocolError: The body is longer, or announced as longer.
+        ProtocolError: The body, or its Content-Length, is more than `max_bytes`.
     """
     too_long = ProtocolError(f"{response.url}: longer than {max_bytes} bytes; it was not read")
     length = response.headers.get("content-length", "0")
     if len(length) > MAX_LENGTH_DIGITS or (length.isdecimal() and int(length) > max_bytes):
         raise too_long
     body = bytearray()
-    # Raw bytes: we did not ask for compression, and a small compressed body may be huge inside.
+    # The bytes are not decompressed: the request did not allow compression, and a small compressed
+    # body can be huge after decompression.
     for piece in response.iter_raw():
         if len(body) + len(piece) > max_bytes:
             raise too_long
@@ -92,40 +102,44 @@ def read_limited(response: httpx.Response, max_bytes: int) -> bytes:
 
 @dataclass(frozen=True)
 class Peer:
-    """The party that answers: how messages name it, and what its answers mean."""
+    """The party that answers requests: how error messages name it, and what its answers mean.
+
+    The hints are parts of error messages.
+    """
 
     name: str
-    """Its name in messages."""
+    """Name of the peer in error messages."""
     trust_hint: str = "is the address right, and this device's clock?"
-    """What to check if its certificate, or ours, is not valid."""
+    """Hint if the certificate of the peer, or our own, is not valid."""
     retry_hint: str = "try again later"
-    """What happens, or what to do, if it cannot be reached."""
+    """Hint if the peer cannot be reached."""
     tls_hint: str = ""
-    """What may be wrong if the TLS handshake succeeds and no answer comes."""
+    """Hint if the TLS handshake succeeds but no answer comes."""
     status_hints: Mapping[int, str] = field(default_factory=dict)
-    """What to check, by the status of the answer."""
+    """Hints for answers, by status."""
     refusals: Mapping[int, type[RefusedError]] = field(default_factory=dict)
-    """Error classes for statuses that mean more than a refusal."""
+    """Error classes by status; other refusals raise a plain `RefusedError`."""
     quotes_reasons: bool = False
-    """Whether messages repeat its reasons: only if an operator reads them."""
+    """Whether error messages quote the reasons that the peer states. True only if an operator reads
+    the messages."""
     closes_with_epoch: bool = False
-    """Whether requests become useless when it moves on to another epoch."""
+    """Whether the status 409 with `WRONG_EPOCH_PROBLEM` means that the request's epoch is over."""
 
 
 class HttpSource:
-    """A `PublishedSource` at a URL.
+    """A `PublishedSource` that fetches files from a URL.
 
     Args:
-        http: Any open client; nothing that it would add to a request is sent.
+        http: An open client. Its default headers, cookies and authentication are not used.
         url: The address of the peer.
-        peer: Who answers there.
+        peer: The party that answers at this address.
     """
 
     def __init__(self, http: httpx.Client, url: str, peer: Peer):
         self._http = http
         self._url = url.rstrip("/")
         self._peer = peer
-        # Socket of the last connection, which the next request may use again.
+        # Socket of the last connection, which the next request may reuse.
         self._socket: socket | None = None
 
     def manifest(self) -> bytes:
@@ -155,8 +169,8 @@ class HttpSource:
         """Send a request and return the body of the answer.
 
         Raises:
-            UnavailableError: The peer cannot be reached, or asks to retry later.
-            RefusedError: The answer has another status than `expected_status`.
+            UnavailableError: The peer cannot be reached, or a retry may succeed.
+            RefusedError: The status is neither `expected_status` nor one for a retry.
             ProtocolError: The body is longer than `max_bytes`.
         """
         size = max_bytes + len(content or b"")
@@ -214,7 +228,7 @@ class HttpSource:
         ) from error
 
     def _raise_for_status(self, response: httpx.Response) -> NoReturn:
-        """Raise the error that the status means for the caller."""
+        """Raise the error that the status of the response stands for."""
         peer, code = self._peer, response.status_code
         message = f"{response.url}: {peer.name} answered {code}{peer.status_hints.get(code, '')}"
         is_conflict = code == HTTPStatus.CONFLICT and peer.closes_with_epoch
@@ -227,21 +241,21 @@ class HttpSource:
         if code == HTTPStatus.GONE:
             raise ClosedError(f"{message}: the epoch is over")
         if is_conflict and problem.get("type") == WRONG_EPOCH_PROBLEM:
-            raise ClosedError(f"{message}: it is at another epoch")
+            raise ClosedError(f"{message}: its current epoch is another one")
         if response.has_redirect_location:
             raise RefusedError(f"{message}, a redirect; redirects are not followed")
         raise peer.refusals.get(code, RefusedError)(message)
 
 
 class _Deadline(Timer):
-    """A timer that cuts the connection of an exchange which takes too long.
+    """A timer that cuts the connection if a request and its answer take too long.
 
-    The timeouts of the HTTP client apply to each byte. A peer that sends a byte now and then could
-    hold a client's lock, or stop a proxy's heartbeat, for days.
+    The timeouts of the HTTP client start again with each byte. So a peer that sends a byte now and
+    then could hold a client's lock, or stop a proxy's heartbeat, for days.
 
     Args:
-        seconds: How long the exchange may take.
-        connected: Socket of a connection that the exchange may use again.
+        seconds: How long the request and its answer may take together.
+        connected: Socket of an open connection that the request may reuse, if any.
     """
 
     def __init__(self, seconds: float, connected: socket | None):
@@ -251,7 +265,7 @@ class _Deadline(Timer):
         self.socket = connected
 
     def remember_socket(self, event: str, info: Mapping[str, Any]) -> None:
-        """Remember the socket of the connection, from the steps that httpx reports."""
+        """Remember the socket of a new connection. httpx calls this for each of its steps."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self.socket = info["return_value"].get_extra_info("socket")
             # The deadline may have passed while the connection was opened.
@@ -274,7 +288,7 @@ def _find_tls_error(error: BaseException) -> ssl.SSLError | None:
 
 
 def _read_problem(response: httpx.Response) -> dict[str, Any]:
-    """Return the problem document of an answer; empty if it cannot be read."""
+    """Return the problem document of a response; return an empty dict if it cannot be read."""
     try:
         problem = json.loads(read_limited(response, MAX_PROBLEM_BYTES))
     except (ProtocolError, ValueError, RecursionError, httpx.HTTPError):

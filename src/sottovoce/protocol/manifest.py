@@ -1,4 +1,4 @@
-"""The manifest: everything that a device must know about an epoch, signed by the server."""
+"""The manifest: the description of an epoch, signed by the server."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -16,61 +16,65 @@ from sottovoce.protocol.signing import KeyStatement, Signed
 from sottovoce.protocol.terms import Terms
 from sottovoce.training import Settings
 
-# The only version of the format that is read.
+# The version of the format. No other version is read.
 MANIFEST_VERSION = 2
-# The only suite of version 2, by its name in RFC 9180.
+# The HPKE cipher suite of version 2, named as in RFC 9180.
 SUITE_NAME = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 MAX_MANIFEST_BYTES = 16 * 1024
-# Epochs are unsigned 32-bit numbers in batches and chunks.
+# The largest epoch: batches and chunks store it as an unsigned 32-bit number.
 MAX_EPOCH = 2**32 - 1
-# Fields that are bytes here and hexadecimal in JSON.
+# Fields that are bytes in `Manifest` and hexadecimal in its JSON.
 _BYTES_FIELDS = ("model", "catalogue", "public_key", "token_key", "next_token_key")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of an epoch; its fields are the keys of the JSON."""
+    """Everything that a device must know about an epoch. The fields are the keys of the JSON."""
 
     epoch: int
-    """The epoch's number: counts from 1 over all trainings of a service, and never goes back."""
+    """The number of the epoch. The epochs of a service are counted from 1, over all trainings."""
     terms: Terms
-    """What devices are asked for."""
+    """The terms that a device's owner must have accepted."""
     items: int
-    """M: the number of items of the catalogue, which are the rows of the item matrix."""
+    """M: the number of items of the catalogue, and of rows of the item matrix."""
     alpha: float
-    """How much more an item counts that was touched: 1 + alpha against 1."""
+    """The additional weight of touched items: they have weight 1 + alpha, and others weight 1."""
     regularization: float
     """lambda: the ridge with which a device computes its user vector from this model."""
     model: bytes
-    """SHA-256 of the model file."""
+    """SHA-256 of the model file, which has the item matrix."""
     catalogue: bytes
-    """SHA-256 of the catalogue file, which says what each row of the item matrix is."""
+    """SHA-256 of the catalogue file, which names the item of each row of the item matrix."""
     public_key: bytes | None
-    """The X25519 key to which reports of this epoch are sealed. None: no reports are asked for."""
+    """The X25519 key to which reports of this epoch are sealed. None if the server asks for no
+    reports."""
     token_key: bytes | None
-    """The key of this epoch's tokens, if reports need tokens."""
+    """The public key of this epoch's tokens; None if reports need no tokens."""
     next_token_key: bytes | None
-    """The key of the next epoch's tokens, which accounts may request from now on."""
+    """The public key of the next epoch's tokens, which accounts may already request; None if they
+    may not."""
     opens: int
-    """The Unix second from which reports are taken."""
+    """The Unix second from which reports are accepted."""
     closes: int
-    """The Unix second until which reports are always taken. After it the epoch ends as soon as its
-    crowd is there, at the latest at `ends`."""
+    """The Unix second until which the epoch stays open in any case. Afterwards it ends as soon as
+    its crowd is large enough, and at the latest at `ends`."""
     epochs_left: int
-    """Epochs of the training still to come, this one included. 0: without end, or it is over."""
+    """The number of epochs that are left in the training, including this one. 0 if the training has
+    no planned end, or if it is over."""
     reports_behind: int
-    """Reports counted in the last epoch that changed the model; 0 before the first."""
+    """Number of reports that were counted in the last epoch that changed the model. 0 if no epoch
+    has changed it yet."""
 
     @property
     def ends(self) -> int:
-        """The Unix second from which reports of the epoch no longer count."""
+        """The Unix second from which reports of the epoch are no longer counted."""
         return self.closes + self.terms.hold
 
     def build(self) -> Mechanism:
-        """Create the mechanism that all devices report with.
+        """Create the mechanism that all devices make reports with.
 
         Raises:
-            ProtocolError: The manifest describes no mechanism that works.
+            ProtocolError: The terms and the number of items do not fit the mechanism.
         """
         terms = self.terms
         try:
@@ -81,9 +85,13 @@ class Manifest:
             raise ProtocolError(f"manifest: {error}") from error
 
     def training(self, defaults: Settings) -> Settings:
-        """Return the settings of the training; fields that it does not state are the defaults."""
-        # Without `regularization`: a server computes it from its own setting and from the model
-        # (`Settings.compute_user_ridge`), so it is not the setting.
+        """Return the settings of the training, as far as the manifest states them.
+
+        Args:
+            defaults: The settings that the manifest does not state.
+        """
+        # `self.regularization` is not the setting of this name: the server computes it from the
+        # setting and from the model (`Settings.compute_user_ridge`).
         terms = self.terms
         kind = MECHANISMS[terms.mechanism]
         return defaults.copy_with(
@@ -98,7 +106,7 @@ class Manifest:
         )
 
     def asks_for_reports(self, now: float) -> bool:
-        """Return whether devices may report now."""
+        """Return whether devices may report at `now`, in Unix seconds."""
         return self.public_key is not None and self.opens <= now < self.ends
 
     def encode(self) -> bytes:
@@ -117,13 +125,13 @@ class Manifest:
         """Parse a manifest.
 
         Raises:
-            ProtocolError: The bytes are not a manifest that devices can report with.
+            ProtocolError: The manifest is malformed, or its fields do not fit together.
         """
         content = strict.parse_object(raw, max_bytes=MAX_MANIFEST_BYTES, what="manifest")
         version, suite = content.pop("version", None), content.pop("suite", None)
         if type(version) is not int or version != MANIFEST_VERSION or suite != SUITE_NAME:
             raise ProtocolError(
-                f"manifest: version {strict.format_value(version)} with suite "
+                f"manifest: it has version {strict.format_value(version)} and suite "
                 f"{strict.format_value(suite)}; this program speaks version {MANIFEST_VERSION} "
                 f"with {SUITE_NAME}"
             )
@@ -133,12 +141,12 @@ class Manifest:
         return manifest
 
     def _check_together(self) -> None:
-        """Raise a `ProtocolError` unless the fields fit together, so that devices can report."""
+        """Raise a `ProtocolError` if two fields contradict each other."""
         if self.opens >= self.closes:
             raise ProtocolError("manifest: the epoch closes before it opens")
         if self.items > self.terms.most_items:
             raise ProtocolError(
-                f"manifest: {self.items} items, but the terms allow {self.terms.most_items}"
+                f"manifest: it has {self.items} items, but the terms allow {self.terms.most_items}"
             )
         keys = (self.token_key, self.next_token_key)
         if keys != (None, None) and not self.terms.accounts:
@@ -150,8 +158,9 @@ class Manifest:
         mechanism, max_fraction = self.build(), self.terms.loud_fraction
         if mechanism.loud_fraction > max_fraction:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
-        # Fewer loud directions hide better in a crowd, but worse among dummies. There they must be
-        # those of the terms, rounded down. Promises include the loss by this rounding.
+        # Fewer loud directions hide a report better in a crowd, but worse among dummies. So, with
+        # dummies, their number must be exactly the one that the fraction in the terms gives,
+        # rounded down. Promises include the loss by this rounding.
         one_more = mechanism.loud_fraction + 0.5 / mechanism.n_directions
         min_fraction = MIN_LOUD_RATIO * max_fraction
         too_few = one_more <= max_fraction or mechanism.loud_fraction < min_fraction
@@ -195,7 +204,7 @@ def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
 
 
 class SignedManifest(Signed):
-    """The manifest as it is served. Its reader trusts the signing key from then on."""
+    """A signed manifest. A reader that accepts it trusts only its signing key from then on."""
 
     what: ClassVar = "manifest"
     magic: ClassVar = b"SVM2"
@@ -207,14 +216,20 @@ class SignedManifest(Signed):
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The manifest. The hash of its bytes identifies the epoch everywhere."""
+        """The parsed manifest. The hash of its bytes identifies the epoch."""
         return Manifest.decode(self.raw)
 
     @classmethod
     def make(
         cls, manifest: Manifest, key: Ed25519PrivateKey, statements: tuple[KeyStatement, ...] = ()
     ) -> Self:
-        """Encode and sign a manifest."""
+        """Encode and sign a manifest.
+
+        Args:
+            manifest: The manifest.
+            key: The key to sign it with.
+            statements: The key statements that lead from the service's first key to this key.
+        """
         return cls.sign(manifest.encode(), key, statements)
 
 

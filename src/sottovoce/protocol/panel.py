@@ -1,4 +1,4 @@
-"""The panel: public test people, with whom anybody can measure a published model."""
+"""The panel: public test data, with which anybody can measure a published model."""
 
 import json
 from dataclasses import dataclass
@@ -7,42 +7,49 @@ from typing import Any, Self
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
 
+# The version of the format. No other version is read.
 PANEL_VERSION = 1
 MAX_PANEL_BYTES = 16 * 1024 * 1024
+# The largest row of the catalogue, or number of people, that a panel may have.
 MAX_ROW = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Panellist:
-    """A test person: what they touched, and one item that a good model ranks high."""
+    """A test person. All items are rows of the catalogue.
+
+    One item that the person touched is left out. A good model, which knows only the other touched
+    items, ranks it high among items that the person did not touch.
+    """
 
     seen: tuple[int, ...]
-    """Items that the person touched, except the one that is left out."""
+    """The items that the person touched, without the one that is left out."""
     left: int
     """The item that is left out."""
     others: tuple[int, ...]
-    """Items that it competes with; the person touched none of these."""
+    """Items that the person did not touch, which the left-out item is ranked among."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Public test people, with whom anybody can measure a published model.
+    """Public test people, whose histories measure how well a published model recommends.
 
-    They are invented, or have agreed to be on the panel, and do not take part in the training.
-    Items are rows of the catalogue with this hash.
+    The people are invented, or have agreed to be on the panel. They do not take part in the
+    training.
     """
 
     catalogue: bytes
+    """SHA-256 of the catalogue whose rows the items are."""
     people: tuple[Panellist, ...]
     touched: tuple[int, ...] = ()
-    """The number of other people who touched each item, to compare models with popularity; empty
-    if unknown."""
+    """For each item, the number of people outside the panel who touched it. Models are compared
+    with a list of the most popular items by these numbers. Empty if they are unknown."""
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
         """Parse a panel; raise a `ProtocolError` if it is malformed."""
         content = strict.parse_object(raw, max_bytes=MAX_PANEL_BYTES, what="panel")
-        # The only optional field, so it is taken out before the others are compared.
+        # `touched` is the only optional key, so it is removed before the keys are checked.
         touched = content.pop("touched", [])
         strict.check_keys(content, {"version", "catalogue", "people"}, "panel")
         strict.parse_int(
@@ -88,7 +95,9 @@ def _parse_panellist(content: Any) -> Panellist:
     rows = [*content["seen"], content["left"], *content["others"]]
     for row in rows:
         strict.parse_int(row, min_value=0, max_value=MAX_ROW, what="row of the panel")
-    # A left-out item that is also among the others would always be a tie with itself.
+    # If the left-out item were also among the others, it would be ranked against itself.
     if len(set(rows)) != len(rows) or not content["others"]:
-        raise ProtocolError("panel: the rows of a person must differ, and others must not be empty")
+        raise ProtocolError(
+            "panel: the rows of a person must all be different, and others must not be empty"
+        )
     return Panellist(tuple(content["seen"]), content["left"], tuple(content["others"]))

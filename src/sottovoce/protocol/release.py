@@ -1,7 +1,8 @@
-"""Fetching and verifying what a server publishes.
+"""Fetching and verifying the files that a server publishes.
 
-All readers get the same bytes, and the hash of the manifest is bound into every sealed report. So a
-server cannot give one person another manifest, model or key without being noticed.
+The manifest names all other files by their hashes, and the hash of the manifest is bound into every
+sealed report. So a server cannot give one person another manifest, model or key without being
+noticed.
 """
 
 import hashlib
@@ -21,25 +22,31 @@ from sottovoce.protocol.model import decode_items, model_size
 from sottovoce.protocol.sealing import check_public_key
 from sottovoce.protocol.shelf import Shelf, SignedShelf
 
-# The model and catalogue files of an epoch, by their SHA-256.
+# The contents of model and catalogue files, by SHA-256.
 Files = dict[bytes, bytes]
-# The newest manifest that a reader has accepted: its epoch and hash. Of a shelf: its time and hash.
+# The newest file that a reader has accepted: the epoch and hash of a manifest, or the time (in Unix
+# seconds) and hash of a shelf.
 Newest = tuple[int, bytes]
-# Returns the stored file with this SHA-256, or None if it must be fetched.
+# A function that returns the stored file with a given SHA-256, or None if it must be fetched.
 FileLookup = Callable[[bytes], bytes | None]
 
 
 class PublishedSource(Protocol):
-    """Where published files come from: a client's proxy, a proxy's server. It is not trusted.
+    """A source of published files: the proxy for a client, the server for a proxy.
 
-    Each call raises an `UnavailableError` if a retry may succeed, else a `RefusedError`.
+    The source is not trusted: the caller verifies all files. If a call fails, it raises an
+    `UnavailableError` if a retry may succeed, otherwise a `RefusedError`.
     """
 
     def manifest(self) -> bytes:
         """Return the signed manifest of the current epoch."""
 
     def model(self, sha256: bytes, max_bytes: int) -> bytes:
-        """Return the model file with this hash; raise a `ProtocolError` if it is too long."""
+        """Return the model file with this hash.
+
+        Raises:
+            ProtocolError: The file is longer than `max_bytes`.
+        """
 
     def catalogue(self, sha256: bytes) -> bytes:
         """Return the catalogue file with this hash; raise a `ProtocolError` if it is too long."""
@@ -50,10 +57,11 @@ class PublishedSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What is published for an epoch: the manifest, the item matrix, the catalogue of its rows."""
+    """The verified files of an epoch."""
 
     signed: SignedManifest
     V: NDArray[np.float32]
+    """The item matrix, with one row for each item of the catalogue."""
     catalogue: Catalogue
 
     @property
@@ -61,16 +69,25 @@ class Release:
         return self.signed.manifest
 
     def rows_of(self, items: list[str]) -> list[int]:
-        """Return the rows of those items that are in the catalogue, ascending."""
+        """Return the rows of items, in ascending order; items not in the catalogue are ignored.
+
+        Args:
+            items: The ids of the items.
+        """
         return sorted(
             self.catalogue.numbers[item] for item in items if item in self.catalogue.numbers
         )
 
     def with_catalogue(self, shelf: Catalogue) -> Self | None:
-        """Return this model for the items of another catalogue, to make lists from.
+        """Return a release with this model for the items of another catalogue, for recommending.
 
-        If the terms do not allow the catalogue, only the items of the model count; the result is
-        None if none of these is left.
+        If the terms do not allow as many items, only those are used that the model has too.
+
+        Args:
+            shelf: The other catalogue.
+
+        Returns:
+            The release, or None if no item could be used.
         """
         try:
             check_shelf(self.manifest, shelf)
@@ -84,11 +101,16 @@ class Release:
 
 
 def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -> SignedManifest:
-    """Fetch the current manifest.
+    """Fetch the current manifest and verify its signature and epoch.
+
+    Args:
+        source: Where to fetch the manifest.
+        key: The verification key that the reader trusts.
+        newest: Epoch and hash of the newest manifest that the reader has accepted, if any.
 
     Raises:
-        UntrustedError: Its signature is not valid.
-        ConflictError: It is older than the newest one, or another one of the same epoch.
+        UntrustedError: The signature is not valid.
+        ConflictError: The manifest is older than `newest`, or has the same epoch but differs.
     """
     signed = SignedManifest.open(source.manifest(), key)
     epoch = signed.manifest.epoch
@@ -96,12 +118,13 @@ def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -
         return signed
     if epoch < newest[0]:
         raise ConflictError(
-            f"manifest of epoch {epoch} after that of epoch {newest[0]}: epochs never go back"
+            f"the manifest is of epoch {epoch}, but one of epoch {newest[0]} was accepted before: "
+            "epochs never go back"
         )
     if epoch == newest[0] and signed.hash != newest[1]:
         raise ConflictError(
-            f"two different manifests of epoch {epoch}, both signed: "
-            f"{format_manifest_hash(signed.hash)} after {format_manifest_hash(newest[1])}"
+            f"the server has signed two different manifests of epoch {epoch}: "
+            f"{format_manifest_hash(newest[1])} first, {format_manifest_hash(signed.hash)} now"
         )
     return signed
 
@@ -109,7 +132,13 @@ def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -
 def fetch_release(
     signed: SignedManifest, source: PublishedSource, lookup: FileLookup
 ) -> tuple[Release, Files]:
-    """Return the release of a verified manifest, and its files; fetch those that are missing."""
+    """Return the release of a verified manifest, and its files.
+
+    Args:
+        signed: The verified manifest.
+        source: Where to fetch files that are not stored.
+        lookup: Finds stored files.
+    """
     manifest = signed.manifest
     max_bytes = model_size(manifest.items, manifest.terms.factors)
     model = _find_intact(lookup, manifest.model) or source.model(manifest.model, max_bytes)
@@ -119,12 +148,18 @@ def fetch_release(
 
 
 def verify_release(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
-    """Verify the files of a manifest whose signature and epoch `fetch_manifest` has checked.
+    """Verify the files of a manifest, and return the release.
 
-    Every reader uses this function, and uses nothing of a release before it returns.
+    `fetch_manifest` has already checked the signature and the epoch of the manifest. Every reader
+    calls this function before it uses a file.
+
+    Args:
+        signed: The verified manifest.
+        model: The bytes of the model file.
+        catalogue: The bytes of the catalogue file.
 
     Raises:
-        UntrustedError: A file is not the one that the server signed.
+        UntrustedError: The hash of a file is not the one in the manifest.
         ProtocolError: The files are malformed or do not fit together.
     """
     manifest = signed.manifest
@@ -153,34 +188,39 @@ def fetch_shelf(
     """Verify a shelf and fetch its catalogue.
 
     Args:
-        manifest: The verified manifest; its key, or one that this key has named, signs the shelf.
-        raw: What `source` returned as its shelf.
-        source: Where to fetch the catalogue.
+        manifest: The verified manifest. The shelf must be signed by its key, or by a key that this
+            key has named as its successor.
+        raw: The bytes of the signed shelf.
+        source: Where to fetch the catalogue if it is not stored.
         lookup: Finds stored files.
-        newest: Time and hash of the newest shelf that was accepted before.
-        now: Unix seconds.
-        any_size: Whether the catalogue may exceed the terms, since a later manifest has others.
+        newest: Time and hash of the newest shelf that the reader has accepted, if any.
+        now: The time of day, in Unix seconds.
+        any_size: Whether the catalogue may have more items than the manifest's terms allow. The
+            shelf may belong to a later manifest, whose terms the owner has not accepted.
 
     Raises:
-        UntrustedError: The shelf is not signed, older than the newest one, or a day ahead.
-        ProtocolError: The shelf or its catalogue is malformed, or exceeds the terms.
+        UntrustedError: The signature is not valid, the shelf is older than `newest`, or its time is
+            more than a day ahead.
+        ProtocolError: The shelf or its catalogue is malformed, or has too many items.
     """
     signed = SignedShelf.open(raw, manifest.key)
     shelf = signed.shelf
-    # Signed while a clock was wrong. If it were accepted, no shelf could follow for a long time.
+    # Such a shelf was signed while a clock was wrong. If it were accepted, all later shelves would
+    # be refused until its time has come.
     if shelf.published > now + DAY_SECONDS:
         raise UntrustedError(
-            f"shelf of second {shelf.published}, more than a day ahead of this clock: one of the "
-            "two is wrong"
+            f"the shelf was signed at Unix second {shelf.published}, more than a day ahead of this "
+            "clock: either this clock or the server's is wrong"
         )
     if newest is not None:
         second, newest_hash = newest
         if shelf.published < second:
             raise UntrustedError(
-                f"shelf of second {shelf.published} after that of {second}: shelves never go back"
+                f"the shelf was signed at Unix second {shelf.published}, but one of second "
+                f"{second} was accepted before: shelves never go back"
             )
         if shelf.published == second and signed.hash != newest_hash:
-            raise UntrustedError(f"two different shelves of second {second}, both signed")
+            raise UntrustedError(f"the server has signed two different shelves at second {second}")
     content = _find_intact(lookup, shelf.catalogue) or source.catalogue(shelf.catalogue)
     catalogue = _decode_catalogue(content, shelf.catalogue)
     if not any_size:
@@ -189,10 +229,12 @@ def fetch_shelf(
 
 
 def check_shelf(manifest: Manifest, catalogue: Catalogue) -> None:
-    """Raise a `ProtocolError` unless the next epoch could have this catalogue under the terms."""
+    """Raise a `ProtocolError` if the catalogue is larger than terms and protocol allow."""
     items, terms = len(catalogue.items), manifest.terms
     if items > terms.most_items:
-        raise ProtocolError(f"shelf: {items} items, but the terms allow {terms.most_items}")
+        raise ProtocolError(
+            f"shelf: its catalogue has {items} items, but the terms allow {terms.most_items}"
+        )
     try:
         check_shape(items, terms.factors)
     except SettingsError as error:
@@ -200,9 +242,12 @@ def check_shelf(manifest: Manifest, catalogue: Catalogue) -> None:
 
 
 def select_listed_catalogue(manifest: Manifest, shelf: Shelf) -> bytes:
-    """Return the hash of the catalogue for lists: that of the manifest or the shelf, if newer."""
-    # A server signs a shelf with every manifest, so somebody has withheld a newer shelf than one
-    # that is older than the manifest.
+    """Return the hash of the newest catalogue, which recommendations are made from.
+
+    This is the catalogue of the shelf, unless the shelf is older than the manifest.
+    """
+    # A server signs a shelf with every manifest. So if the shelf is older than the manifest, a
+    # newer shelf was withheld.
     return manifest.catalogue if manifest.opens > shelf.published else shelf.catalogue
 
 

@@ -1,4 +1,4 @@
-"""The paths of the HTTP protocol: servers route by these templates, clients fill them in.
+"""The paths of the HTTP protocol, as templates that servers route by and clients fill in.
 
 >>> COMMIT.format(epoch=7)
 '/v2/epochs/7/commit'

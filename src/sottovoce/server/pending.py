@@ -1,4 +1,4 @@
-"""What the next manifest will say: training, catalogue, and how far the training has come."""
+"""The content of the next manifest: training, catalogue, and the progress of the training."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,9 +14,9 @@ class TrainingProgress:
     """How far a training has come."""
 
     epochs: int
-    """Epochs with reports behind its model."""
+    """Number of epochs whose reports went into the model."""
     reports: int
-    """Reports in the last of these epochs."""
+    """Number of reports in the last of these epochs."""
 
 
 NO_PROGRESS = TrainingProgress(0, 0)
@@ -33,7 +33,7 @@ class PendingConfig:
 
     @classmethod
     def read(cls, transaction: Transaction) -> Self:
-        """Read it from the database."""
+        """Read the configuration from the database."""
         training, newest = transaction.find_training(), transaction.find_catalogue()
         if training is None or newest is None:
             raise StoreError("the database is not set up: `sottovoce server init` does it")
@@ -45,14 +45,14 @@ class PendingConfig:
         return len(self.catalogue.items)
 
     def check(self) -> None:
-        """Raise a `SettingsError` if no valid manifest could say this."""
-        # Any key will do: only the sizes and bounds of the manifest are checked.
+        """Raise a `SettingsError` if no valid manifest can have this configuration."""
+        # Any keys will do here: only the sizes and bounds of the manifest are checked.
         tokens = (bytes(32), None) if self.training.terms.accounts else (None, None)
         try:
             manifest = self.make_manifest(
                 NO_PROGRESS, 1, bytes(32), 1.0, bytes(32), tokens, opens=0, closes=1
             )
-            # Decoding is what devices do, and it knows all bounds.
+            # Devices decode the manifest, and decoding checks all bounds.
             Manifest.decode(manifest.encode())
         except ProtocolError as error:
             raise SettingsError(
@@ -71,10 +71,17 @@ class PendingConfig:
         opens: int,
         closes: int,
     ) -> Manifest:
-        """Return the manifest of an epoch, with the SHA-256 of its model.
+        """Return the manifest of an epoch.
 
-        Without a public key it asks for no reports. The `tokens` are the keys of the tokens of this
-        epoch and of the next one.
+        Args:
+            progress: Progress of the training.
+            epoch: Number of the epoch.
+            model: SHA-256 of the model.
+            ridge: Regularization of the user equations.
+            public_key: Key with which devices seal reports; None to ask for no reports.
+            tokens: Public keys of the tokens of this epoch and of the next one, if any.
+            opens: Unix seconds from which on devices may report.
+            closes: Unix seconds until which proxies take reports.
         """
         return Manifest(
             epoch=epoch,
@@ -95,5 +102,5 @@ class PendingConfig:
 
 
 def load_catalogue(transaction: Transaction, sha256: bytes) -> Catalogue:
-    """Return a catalogue that the database has."""
+    """Read a catalogue from the database by its SHA-256."""
     return Catalogue.decode(transaction.find_file(sha256, "catalogue") or b"")

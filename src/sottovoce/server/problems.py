@@ -1,4 +1,4 @@
-"""What may be wrong with a service: one list for the log, /readyz, the metrics and `status`."""
+"""Descriptions of problems of a service, for the log, /readyz, the metrics and `status`."""
 
 from collections.abc import Mapping
 
@@ -7,13 +7,15 @@ from sottovoce.server.epochs import is_in_future
 from sottovoce.server.transaction import CLOSED, OPEN, Epoch, ProxyContact
 from sottovoce.server.waiting import EpochWait
 
-# Time that proxies have for what they do by themselves.
+# A delay of a proxy is a problem only if it is longer than this.
 PROXY_GRACE_SECONDS = 60.0
-# A proxy that says nothing for this time should be looked at: it speaks at every tick.
+# Longer silence of a proxy is a problem, because a proxy makes contact at every tick.
 MAX_SILENCE_SECONDS = 600.0
-# Share of an epoch's reports that may be dropped before anyone should look.
+# Duplicates and undecodable reports are mentioned only if they are more than this share of the
+# reports of an epoch.
 MAX_DROPPED_SHARE = 0.01
-# Why reports of an epoch were dropped, by the field of `Epoch` that counts them.
+# Why reports were dropped: the rest of a sentence about them, by the field of `Epoch` with their
+# number.
 DROP_REASONS = {
     "duplicates": "came twice",
     "undecodable": "could not be opened",
@@ -35,11 +37,11 @@ def find_problems(
 
     Args:
         epoch: The latest epoch.
-        wait: What it waits for.
-        contacts: The last contact with each proxy of the settings.
+        wait: What the latest epoch waits for.
+        contacts: The last contact with each proxy of the settings; None if there was none.
         now: Unix seconds.
-        silent_since: Since when a proxy without any contact is silent.
-        watched_since: When the caller began to watch: earlier silence does not count.
+        silent_since: Unix seconds from which on the silence of a proxy without any contact counts.
+        watched_since: Unix seconds from which on the silence of all other proxies counts.
 
     Returns:
         A text for each name, `proxy/NAME` for a proxy; None where nothing is wrong.
@@ -71,7 +73,13 @@ def find_problems(
 
 
 def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: float) -> str | None:
-    """Return what is wrong with a proxy, whose last contact was that long ago; None if nothing."""
+    """Return what is wrong with a proxy; None if nothing is.
+
+    Args:
+        name: Name of the proxy.
+        contact: The last contact with it; None if there was none.
+        silent_seconds: Seconds since the last contact.
+    """
     if contact is None:
         if silent_seconds <= PROXY_GRACE_SECONDS:
             return None
@@ -90,14 +98,21 @@ def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: floa
         return (
             f"proxy {name} has another database ({contact.database}) than before "
             f"({contact.earlier_database}): batches that it acknowledged with the old one may wait "
-            "there. Start it with its old folder. If it was set up again on purpose, this ends "
-            "with the epoch"
+            "there. Start it with its old folder. If it was set up again on purpose, this message "
+            "ends with the epoch"
         )
     return describe_clock_skew(contact.clock_ahead, f"the clock of proxy {name}", "this server's")
 
 
 def describe_idle_workers(epoch: Epoch, wait: EpochWait, then: float) -> str | None:
-    """Return that no worker goes on, if the epoch waited for nothing even at that earlier time."""
+    """Describe an epoch that no worker moves on although it waits for nothing; None if all is well.
+
+    Args:
+        epoch: The latest epoch.
+        wait: What it waits for.
+        then: Unix seconds in the past. An epoch that still waited for something at that time is no
+            problem.
+    """
     over_since = wait.until if epoch.state == CLOSED and wait.silent else wait.since
     if not wait.is_over or then < over_since:
         return None
@@ -109,10 +124,10 @@ def describe_idle_workers(epoch: Epoch, wait: EpochWait, then: float) -> str | N
 
 
 def describe_dropped_reports(epoch: Epoch) -> list[str]:
-    """Return what an operator should know about the reports of an applied epoch."""
+    """Return sentences about reports of an applied epoch that were dropped or did not come."""
     if not epoch.reports:
         return [f"epoch {epoch.epoch} came to nothing: no reports were counted"]
-    # A proxy that repeats a chunk, or one strange client, is no reason to look.
+    # A few come from a proxy that repeats a chunk, or from one faulty client: that is usual.
     is_usual = epoch.duplicates + epoch.undecodable <= MAX_DROPPED_SHARE * epoch.reports
     ignored = ["duplicates", "undecodable"] if is_usual else []
     return [

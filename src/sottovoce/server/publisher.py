@@ -1,7 +1,8 @@
-"""From epoch to epoch: apply the reports, compute the next model, publish the next manifest.
+"""The step from one epoch to the next.
 
-All of it happens in the transaction that publishes, so an epoch is applied once or not at all. What
-the operator has changed meanwhile (catalogue, training, key) takes effect with the next manifest.
+A worker applies the reports, computes the next model and publishes the next manifest in a single
+transaction, so an epoch is applied once or not at all. Changes by the operator (catalogue,
+training, key) take effect with the next manifest.
 """
 
 import logging
@@ -52,9 +53,9 @@ class Publisher:
     def apply_epoch(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """Update the model from an epoch's reports, as the paper does, and publish the next epoch.
 
-        Without a crowd the model stays as it is.
+        If no proxy has a crowd, the model stays as it is.
         """
-        # First: a worker with an old key must not compute what it could not publish.
+        # Check the key first: a worker with an old key could not publish the result.
         self._lock_service(transaction)
         manifest = self.open_manifest(epoch)
         mechanism = manifest.build()
@@ -65,7 +66,7 @@ class Publisher:
             counts_by_proxy, manifest, transaction.list_committed(epoch.epoch)
         )
         capped_counts = cap_counts(counts, mechanism.event(1, 1), dummies)
-        # Dummies add nothing but noise to the sums: a model rests on people's reports.
+        # Dummies add only noise to the sums, so they do not count as reports behind the model.
         reports = int(capped_counts.sum()) - dummies
         excess = int(counts.sum() - capped_counts.sum())
         if reports > 0:
@@ -102,11 +103,13 @@ class Publisher:
         self._publish_after(transaction, epoch, V, progress, now)
 
     def end_without_key(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
-        """End an epoch whose reports nobody can open any more; what was counted stays.
+        """End an epoch whose reports nobody can open any more; counted reports are applied.
 
-        Otherwise people would pay for reports that are lost.
+        Otherwise people would go on spending epsilon on reports that are lost.
         """
-        log.error("epoch %d ends now: its key is not in this database, as in a backup", epoch.epoch)
+        log.error(
+            "epoch %d ends now: this database lacks its key, which backups leave out", epoch.epoch
+        )
         transaction.close_epoch(epoch.epoch, now)
         self.apply_epoch(transaction, epoch, now)
 
@@ -117,15 +120,15 @@ class Publisher:
         assert newest is not None
         if (training.number, newest.sha256) != (last.training, last.catalogue):
             return True
-        # After `go_beyond`: others have seen later epochs.
+        # `go_beyond` has skipped a number, because others have seen later epochs.
         if transaction.get_service().next_epoch > last.epoch + 1:
             return True
         if not training.has_epochs_left(last.epochs_done):
             return False
         if not training.terms.accounts:
             return True
-        # With accounts the first epoch asks for no reports, and lasts as long as any other: people
-        # get their tokens in it.
+        # With accounts, the first epoch asks for no reports. It lasts as long as any other epoch,
+        # so that people can get their tokens.
         manifest = self.open_manifest(last)
         is_over = manifest.next_token_key is None or now >= last.closes
         return is_over and self._find_new_token_key(transaction, manifest) is not None
@@ -137,16 +140,20 @@ class Publisher:
         self._publish_after(transaction, last, _load_model(transaction, manifest), progress, now)
 
     def open_manifest(self, epoch: Epoch) -> Manifest:
-        """Return the manifest of an epoch, which is verified like anyone's."""
+        """Decode the manifest of an epoch and verify its signature."""
         return SignedManifest.open(epoch.manifest, self.keys.first_key).manifest
 
     def publish_shelf(self, transaction: Transaction, now: float) -> None:
-        """Sign which catalogue holds for lists: with every manifest, and whenever it changes."""
+        """Sign and store a shelf: the statement that names the catalogue for lists.
+
+        Call this with every manifest, and when the catalogue has changed.
+        """
         self._lock_service(transaction)
         newest, last_shelf = transaction.find_catalogue(), transaction.find_shelf()
         assert newest is not None
         published, latest = int(now), 0 if last_shelf is None else last_shelf.most
-        # Devices do not accept a shelf that lies further ahead.
+        # Devices accept only a shelf that is later than the last one, but none that is more than a
+        # day ahead of their clock.
         if latest <= now + DAY_SECONDS:
             published = max(published, latest + 1)
         shelf = Shelf(published, newest.sha256)
@@ -161,24 +168,34 @@ class Publisher:
         progress: TrainingProgress,
         now: float,
     ) -> None:
-        """Publish the epoch after `last`: its model, carried over to the pending configuration."""
+        """Publish the epoch after `last`, with a model that fits the pending configuration.
+
+        Args:
+            transaction: The transaction to use.
+            last: The latest epoch.
+            V: The item matrix after the latest epoch.
+            progress: Progress of the latest epoch's training.
+            now: Unix seconds.
+        """
         pending = PendingConfig.read(transaction)
         settings = pending.training.settings
         if pending.catalogue.hash != last.catalogue:
             last_items = load_catalogue(transaction, last.catalogue).items
-            # Rows follow the items, which have other numbers in another catalogue.
+            # Items have other numbers in another catalogue, and their rows move with them.
             V = move_rows(V, last_items, pending.catalogue.items)
         if pending.training.number != last.training:
             if pending.training.random_start:
                 V, progress = make_first_items(settings, pending.items), NO_PROGRESS
             else:
-                # The reports behind the model stay: devices tell from them whether it is young.
+                # Keep the number of reports behind the model, from which devices tell whether the
+                # model is young.
                 V, progress = inherit_items(V, settings), TrainingProgress(0, progress.reports)
-        # None of the earlier items is left. From zeros no history has a loud direction.
+        # A matrix of zeros means that no earlier item is left. Training cannot start from it,
+        # because no history would have a loud direction.
         if not V.any():
             V = make_first_items(settings, pending.items)
         self._publish(transaction, pending, V, progress, now, self.open_manifest(last))
-        # The epoch that was just published is one of those that stay.
+        # The new epoch, last.epoch + 1, is one of the `keep_epochs` that stay.
         transaction.delete_before(last.epoch + 2 - self.settings.keep_epochs)
 
     def _publish(
@@ -192,12 +209,22 @@ class Publisher:
     ) -> None:
         """Publish the next manifest.
 
-        It has no key when no reports are asked for: the training is over, or nobody has a token.
+        The manifest has no public key, and so asks for no reports, if the training is over or if
+        nobody has a token yet.
+
+        Args:
+            transaction: The transaction to use.
+            pending: Training and catalogue of the new epoch.
+            V: The item matrix of the new epoch.
+            progress: Progress of its training.
+            now: Unix seconds.
+            last: The last manifest; None before the first.
         """
         training, number = pending.training, self._lock_service(transaction).next_epoch
         token_key, next_token_key, has_tokens = None, None, True
         if training.terms.accounts:
-            # The last manifest named the key for exactly one epoch: after a gap there is none.
+            # The last manifest names the token key of the number that follows its own. If numbers
+            # are skipped, there is no token key.
             if last is not None and last.epoch + 1 == number:
                 token_key = last.next_token_key
             next_token_key = self._find_new_token_key(transaction, last)
@@ -214,7 +241,7 @@ class Publisher:
             None if private_key is None else derive_public_key(private_key),
             (token_key, next_token_key),
             opens=int(now),
-            # From now on: after a time when the server was down, devices get a whole epoch too.
+            # Counted from now, so that devices get a whole epoch even after the server was down.
             closes=int(now) + self.settings.epoch_seconds,
         )
         signed = SignedManifest.make(manifest, self.keys.signer, self.keys.statements)
@@ -231,7 +258,7 @@ class Publisher:
             training=training.number,
             catalogue=pending.catalogue.hash,
         )
-        # From here on the private key exists only in the database, wrapped.
+        # The private key is stored only in the database, wrapped.
         wrapped = None if private_key is None else self.keys.wrap(number, private_key)
         transaction.add_file(model, "model", content)
         transaction.add_epoch(epoch, wrapped)
@@ -239,8 +266,8 @@ class Publisher:
         self.publish_shelf(transaction, now)
 
     def _find_new_token_key(self, transaction: Transaction, last: Manifest | None) -> bytes | None:
-        """Return the token key that the proxy has announced, unless a manifest has named it."""
-        # With accounts there is just one proxy.
+        """Return the token key that the proxy has announced, unless the last manifest names it."""
+        # With accounts, the settings allow only one proxy.
         contacts, (proxy,) = transaction.get_contacts(), self.settings.proxies
         key = contacts[proxy].token_key if proxy in contacts else b""
         used_keys = () if last is None else (last.token_key, last.next_token_key)
@@ -261,21 +288,22 @@ def _load_model(transaction: Transaction, manifest: Manifest) -> NDArray[np.floa
 def sum_crowds(
     counts: Mapping[str, NDArray[np.int64]], manifest: Manifest, committed: Collection[str]
 ) -> tuple[NDArray[np.int64], int, int]:
-    """Sum the counts of the proxies that have a crowd and their dummies.
+    """Sum the counts of all proxies that handed in a whole crowd and all their dummies.
 
     Args:
-        counts: The counts of each proxy.
+        counts: How often each report came, by proxy.
         manifest: The manifest of the epoch.
         committed: Proxies that have handed in everything.
 
     Returns:
-        The sum, the number of reports from other proxies, and the number of dummies in the sum.
+        The sum, the number of reports from other proxies (which are dropped), and the number of
+        dummies in the sum.
     """
     terms = manifest.terms
     total, dropped, dummies = np.zeros(2 * manifest.build().n_directions, np.int64), 0, 0
     for proxy, proxy_counts in sorted(counts.items()):
-        # Only reports that were opened count. Otherwise an attacker could send noise to complete a
-        # crowd around one person, and read that person's reports off the public model.
+        # Only opened reports make a crowd. Otherwise an attacker could complete a crowd around one
+        # person with noise, and read that person's reports off the public model.
         reports = int(proxy_counts.sum())
         # If a proxy has not handed in everything, nobody knows how many of its dummies came.
         is_complete = proxy in committed or not terms.dummies

@@ -1,8 +1,8 @@
 """The tables of a server's database.
 
-No raw report is stored. Of an applied epoch only the sums stay. Deleted when it is applied: what
-came from which proxy, the names of its chunks, the key prefixes that show duplicates, and its
-private key.
+No raw report is stored. When an epoch is applied, its private key, the counts of each proxy, the
+names of chunks and the key prefixes that show duplicates are deleted. Only the sums, totals and
+commits of an applied epoch stay.
 """
 
 from typing import Any
@@ -23,16 +23,22 @@ from sqlalchemy import (
 
 from sottovoce.errors import StoreError
 
-# Version of these tables, which every database names. It changes with every change of a table.
+# Version of these tables. It is stored in every database, and changes with every change of a table.
 SCHEMA_VERSION = 1
-# Number of PostgreSQL's advisory lock for the creation of tables and rows.
+# Number of the PostgreSQL advisory lock that is held while tables and first rows are created.
 ADVISORY_LOCK = 0x736F74746F
 
 metadata = MetaData()
 
 
 def _make_table(name: str, keys: dict[str, Any], /, **columns: Any) -> Table:
-    """Return a table whose columns must all have a value."""
+    """Return a table without nullable columns.
+
+    Args:
+        name: Name of the table.
+        keys: Types of the columns of the primary key, by name.
+        **columns: Types of the other columns, by name.
+    """
     key_columns = [
         Column(column, kind, primary_key=True, autoincrement=False) for column, kind in keys.items()
     ]
@@ -45,11 +51,12 @@ _PROXY_KEY = {**_EPOCH_KEY, "proxy": Text}
 
 schema_version = _make_table("schema_version", {}, version=Integer)
 
-# One row. It is locked to move the epochs on, to choose what comes next, or to change the key.
-# - name: of the database, drawn when it was created. Proxies learn it, so a change is noticed.
-# - verification_key: of the key that signed last.
-# - newest_key: of the key that was made last, and signs next.
-# - next_epoch: the smallest number of the next epoch, larger than any that devices know.
+# One row. Transactions lock it to close, apply or publish an epoch, to change the configuration of
+# the next epoch, or to replace the signing key.
+# - name: random name of the database. Proxies remember it and notice another database.
+# - verification_key: public half of the signing key that signed last.
+# - newest_key: public half of the newest signing key, which signs next.
+# - next_epoch: number of the next epoch, larger than any number that devices have seen.
 service = _make_table(
     "service",
     {"id": Integer},
@@ -59,16 +66,20 @@ service = _make_table(
     next_epoch=BigInteger,
 )
 
-# Settings and terms are JSON (`sottovoce.server.training`). The newest training goes on.
+# Columns are those of `sottovoce.server.training.Training.to_row`. The training with the largest
+# number is that of the next epoch.
 trainings = _make_table(
     "trainings", {"number": Integer}, settings=Text, terms=Text, items=Integer, anew=Integer
 )
 
-# Every version; the newest holds for lists at once, and for reports from the next epoch on.
+# One row for each version. The newest is used for lists at once, and for reports from the next
+# epoch on.
 catalogues = _make_table("catalogues", {"version": BigInteger}, sha256=LargeBinary)
 
-# One row: the signed statement which catalogue holds for lists (`sottovoce.protocol.shelf`). Column
-# `most` is the latest second of any shelf. It is later than this one's if a clock was wrong.
+# One row: the signed statement that names the catalogue for lists (`sottovoce.protocol.shelf`).
+# - published: Unix seconds of this statement.
+# - most: the latest `published` of any statement so far. It is larger than that of this row if an
+#   earlier statement was signed with a clock that was ahead.
 shelf = _make_table(
     "shelf",
     {"id": Integer},
@@ -78,7 +89,8 @@ shelf = _make_table(
     most=BigInteger,
 )
 
-# Columns are the fields of `Epoch`, in their order. A row is locked to count a chunk of its epoch.
+# Columns are the fields of `Epoch`, in their order. A row is locked while a chunk of its epoch is
+# counted.
 epochs = _make_table(
     "epochs",
     _EPOCH_KEY,
@@ -93,22 +105,26 @@ epochs = _make_table(
 )
 epochs.c.closed_at.nullable = True
 
-# The private keys of epochs that are not applied; in a table of their own that can be scrubbed.
+# Wrapped private keys of epochs that are not applied. They have their own table because PostgreSQL
+# scrubs whole tables (`ServerStore.scrub`).
 epoch_keys = _make_table("epoch_keys", _EPOCH_KEY, wrapped=LargeBinary)
 
-# How often each report came from a proxy, in an epoch that is not applied: uint32, little endian.
-# Number `index << 1 | bit` is the report of that value, so each direction has two numbers. Column
-# `counted_at` is the time of the last chunk.
+# Counts of epochs that are not applied, one row for each proxy.
+# - counts: how often each possible report came, as little-endian uint32. The report (index, bit) is
+#   at position `index << 1 | bit`, so each direction has two counts.
+# - counted_at: Unix seconds when the last chunk was counted.
 counts = _make_table("counts", _PROXY_KEY, counts=LargeBinary, counted_at=Float(53))
 
-# Sums of signs by direction, of an applied epoch: int64, little endian.
+# Sums of the signs by direction, for each applied epoch, as little-endian int64.
 sums = _make_table("sums", _EPOCH_KEY, sums=LargeBinary)
 
-# Chunks that were counted in an epoch that is not applied; `prefixes` are uint64, little endian.
+# Counted chunks of epochs that are not applied. Column `prefixes` has the key prefixes of the
+# reports that were new in the chunk, as little-endian uint64.
 chunks = _make_table(
     "chunks", {**_EPOCH_KEY, "name": Text}, proxy=Text, reports=Integer, prefixes=LargeBinary
 )
 
+# Numbers of chunks and reports that each proxy has handed in, as its commit names them.
 commits = _make_table("commits", _PROXY_KEY, chunks=BigInteger, reports=BigInteger)
 
 # The state of each proxy's crowd in an epoch that is not applied: none, short, enough or never.
@@ -126,24 +142,24 @@ contacts = _make_table(
     **dict.fromkeys(("database", "earlier_database"), Text),
 )
 
-# Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones.
+# Models and catalogues by hash: those of the newest epochs (`keep_epochs`) and of the next epoch.
 files = _make_table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 
 
 def acquire_setup_lock(connection: Connection) -> None:
-    """Let no other worker pass here until this transaction ends; they may all start at once."""
+    """Make other workers wait here until this transaction ends; all may start at the same time."""
     # SQLite has one writer anyway. On PostgreSQL a row that does not exist yet cannot be locked.
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})")
 
 
 def has_tables(connection: Connection) -> bool:
-    """Return whether a server has its tables in this database."""
+    """Return whether this database has the tables of a server."""
     return inspect(connection).has_table(schema_version.name)
 
 
 def create_tables(connection: Connection) -> None:
-    """Create the tables, unless they are there, within the caller's transaction."""
+    """Create the tables in the caller's transaction, unless they exist."""
     acquire_setup_lock(connection)
     if has_tables(connection):
         check_version(connection)
@@ -151,7 +167,8 @@ def create_tables(connection: Connection) -> None:
     # With `checkfirst`, a table of another program would be taken for ours.
     metadata.create_all(connection, checkfirst=False)
     if connection.dialect.name == "postgresql":
-        # It is written again for every chunk, and noise does not compress.
+        # Store the column without compression: it is rewritten for every chunk, and counts of noise
+        # do not compress.
         connection.exec_driver_sql("ALTER TABLE counts ALTER COLUMN counts SET STORAGE EXTERNAL")
     connection.execute(schema_version.insert().values(version=SCHEMA_VERSION))
 

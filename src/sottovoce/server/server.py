@@ -1,4 +1,4 @@
-"""One worker of a server: it opens reports, adds them up, updates the model and publishes it."""
+"""A worker of a server, which opens reports, adds them up, updates the model and publishes it."""
 
 import logging
 import threading
@@ -49,7 +49,7 @@ TWO_PROCESSES_TEXT = (
 
 
 class Server:
-    """One worker. Any number of them, on any machines, may share a database."""
+    """One worker. Any number of workers, on any machines, may share a database."""
 
     def __init__(
         self,
@@ -78,15 +78,16 @@ class Server:
         self._has_signed_shelf = False
         self._began: float | None = None
 
-    # What the server does by itself.
+    # Methods that the heartbeat calls.
 
     def prepare(self) -> None:
         """Check that the database and these settings belong together; safe to repeat.
 
         Raises:
-            SettingsError: They do not, or `sottovoce server init` did not create the database.
+            SettingsError: The settings or keys must not be used with this database, or
+                `sottovoce server init` did not create it.
         """
-        # The heartbeat and `run` may both come here first.
+        # Both the heartbeat and `sottovoce server run` call this, in any order.
         with self._lock:
             if not self._is_prepared:
                 self._store.check_tables()
@@ -95,29 +96,34 @@ class Server:
                 self._is_prepared = True
 
     def tick(self) -> None:
-        """Go on as far as the clock and the proxies allow; any number of workers may do so."""
+        """Close, apply and publish epochs as far as the clock and the proxies allow.
+
+        Any number of workers may do this at the same time.
+        """
         self.prepare()
-        # The log shows a full disk before a proxy meets it.
+        # Check first, so that the log shows a full disk before a proxy sends chunks.
         self._store.check_writable()
         while self._step():
             self._is_scrubbed = False
         self._update_troubles()
         if not self._is_scrubbed:
-            # Once after every start, and again at the next tick if a reader was in the way.
+            # Scrub after a start and after each step. If a reader is in the way, the next tick
+            # tries again.
             self._is_scrubbed = self._store.scrub()
 
     def _step(self) -> bool:
-        """Take one step in a transaction of its own; return whether there was one."""
+        """Close, apply or publish one epoch in a transaction; return whether one was due."""
         now = self._clock()
         with self._store.write() as transaction:
             service = transaction.get_service(lock=True)
-            # At once: others may still publish, and when nobody can any more it is too late.
+            # Report a problem with the keys as soon as possible, while other workers can still
+            # publish.
             problem = find_key_problem(self._keys, service, self._settings.keys)
             self.troubles.update("keys", problem, level=logging.ERROR)
             if may_sign(self._keys, service):
                 self._sign_shelf(transaction, now)
             latest = transaction.find_latest_epoch(lock=True)
-            # The row is locked, so other workers wait here and then find the next state.
+            # The row is locked, so other workers wait here and then see the new state.
             if latest is None:
                 self._publisher.publish_first(transaction, now)
             elif latest.state == APPLIED:
@@ -135,12 +141,13 @@ class Server:
         return True
 
     def _may_go_on(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        """Return whether the epoch waits for nothing, and our clock is not wrong."""
+        """Return whether the epoch waits for nothing, and this server's clock seems right."""
         wait = get_epoch_wait(transaction, epoch, self._settings, now)
         if wait is None or not wait.is_over:
             return False
-        # If all proxies that spoke lately have another time, nothing ends by our clock: they hold
-        # batches that people have paid for, and take no more meanwhile.
+        # If the clocks of all proxies with a recent contact differ from ours, ours is probably
+        # wrong and ends no epoch. These proxies have batches for which people have spent epsilon,
+        # and accept no others until the clocks agree.
         max_skew = allowed_clock_skew(self._publisher.open_manifest(epoch))
         skews = [
             abs(contact.clock_ahead)
@@ -152,16 +159,17 @@ class Server:
     def _sign_shelf(self, transaction: Transaction, now: float) -> None:
         """Sign the newest catalogue if it has changed, and once after a start."""
         shelf, newest = transaction.find_shelf(), transaction.find_catalogue()
-        # A database that was restored has an older shelf than devices have seen, and so has one
-        # from a time when our clock was behind.
+        # Devices may have seen an earlier shelf with a later time, signed with a wrong clock. Sign
+        # a later one as soon as that time is at most a day ahead: devices accept none beyond that.
         is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY_SECONDS
         is_outdated = shelf is None or shelf.catalogue != newest.sha256
+        # After a start the database may be an older one, restored from a backup.
         if is_outdated or is_behind or not self._has_signed_shelf:
             self._publisher.publish_shelf(transaction, now)
             self._has_signed_shelf = True
 
     def _update_troubles(self) -> None:
-        """Note what is wrong, no matter which worker heard of it."""
+        """Update the list of problems from the database, which shows what all workers know."""
         now = self._clock()
         began = self._began = min(now, self._began or now)
         with self._store.read() as transaction:
@@ -176,7 +184,7 @@ class Server:
             "certificates": describe_expiring(self._settings.certificates, now),
             "disk": describe_full_disk(self._store.get_free_bytes()),
         }
-        # The silence of a proxy counts since this worker began.
+        # The silence of a proxy counts only from the start of this worker on.
         problems |= find_problems(
             latest, wait, contacts, now, silent_since=began, watched_since=began
         )
@@ -188,7 +196,7 @@ class Server:
         contacts = transaction.get_contacts()
         return {name: contacts.get(name) for name in self._settings.proxies}
 
-    # What anyone may ask.
+    # Requests that anyone may make.
 
     def get_signed_manifest(self) -> SignedManifest:
         with self._store.read() as transaction:
@@ -234,21 +242,22 @@ class Server:
         self.metrics.describe_epochs(latest, manifest, applied, self._clock())
         return self.metrics.render()
 
-    # What proxies may do.
+    # Requests that only proxies may make.
 
     def handle_contact(self, proxy: str, contact: Contact) -> Reply:
         """Record a proxy's status and return the state of its epoch.
 
         Raises:
-            RefusedError: This server can never count that epoch. The status is recorded, for
-                `sottovoce server status`.
+            RefusedError: This server can never count that epoch, or an older process uses the same
+                secret. The contact is recorded for `sottovoce server status`.
         """
         now = self._clock()
         with self._store.write() as transaction:
             last = transaction.get_contacts().get(proxy, ProxyContact(proxy, 0, 0.0, 0.0))
             epoch = transaction.find_epoch(contact.epoch, lock=contact.crowd is not None)
             refusal = self._find_refusal(transaction, epoch, contact)
-            # A process that only asks (`sottovoce proxy status`) makes no tokens.
+            # `sottovoce proxy status` makes contact without a process name. It makes no tokens, so
+            # the known token key stays.
             token_key = contact.token_key or (last.token_key if contact.process is None else b"")
             status = ProxyContact(
                 proxy,
@@ -269,7 +278,7 @@ class Server:
             database = transaction.get_service().name
         if refusal is not None:
             raise RefusedError(refusal)
-        # The row of an early epoch may be missing in a database that went beyond it.
+        # An earlier epoch without a row is one that `go_beyond` skipped. It counts as applied.
         if epoch is None:
             return Reply("applied" if contact.epoch else "none", now, database)
         return Reply(epoch.state, now, database)
@@ -277,9 +286,9 @@ class Server:
     def _find_refusal(
         self, transaction: Transaction, epoch: Epoch | None, contact: Contact
     ) -> str | None:
-        """Return why nothing of a proxy's epoch can be counted here; None if it can."""
+        """Return why reports of a proxy's epoch can never be counted here; None if they can."""
         latest, number = transaction.find_latest_epoch(), contact.epoch
-        # An earlier epoch is over, and the proxy will follow.
+        # An earlier epoch is over, and the proxy will move on to the latest one.
         if latest is None or number < latest.epoch:
             return None
         advice = f"`sottovoce server go-beyond {number}` lets all go on with the next"
@@ -290,11 +299,11 @@ class Server:
                 f"check `database` in the settings. Only if that one is lost for good: {advice}"
             )
         if number > find_max_epoch(transaction):
-            return f"it names epoch {number}, which no backup is old enough for: it lies"
+            return f"it names epoch {number}, but no backup can be old enough for that number"
         if epoch is None:
             return (
-                f"it has seen epoch {number}, and this database ends with {latest.epoch}: it was "
-                f"set back. {advice}"
+                f"it has seen epoch {number}, but epoch {latest.epoch} is the last one in this "
+                f"database, which was set back. {advice}"
             )
         if epoch.hash != contact.manifest:
             return (
@@ -305,7 +314,7 @@ class Server:
             return None
         wrapped = transaction.find_wrapped_key(epoch.epoch)
         if wrapped is None:
-            return f"the key of epoch {epoch.epoch} is not in this database, as in a backup"
+            return f"this database lacks the key of epoch {epoch.epoch}, which backups leave out"
         try:
             self._keys.unwrap(epoch.epoch, wrapped)
         except SottovoceError as error:
@@ -315,7 +324,8 @@ class Server:
     def take_chunk(self, proxy: str, epoch: int, name: str, data: bytes) -> bool:
         """Count a chunk; return False if it was counted before.
 
-        Only unknown reports are opened, so copies, of garbage too, cost next to nothing.
+        Only reports that are not known yet are opened, so copies of reports or of garbage take
+        almost no time.
 
         Raises:
             ProtocolError: The chunk is malformed, or has another name or epoch.
@@ -325,7 +335,9 @@ class Server:
             raise ProtocolError("chunk: its name is not the SHA-256 of its bytes")
         chunk = Chunk.decode(data)
         if chunk.epoch != epoch:
-            raise ProtocolError(f"chunk: it belongs to epoch {chunk.epoch}, not {epoch}")
+            raise ProtocolError(
+                f"chunk: it belongs to epoch {chunk.epoch}, but was sent for epoch {epoch}"
+            )
         key = self._find_opening_key(proxy, chunk)
         if key is None:
             self._counter.record_repeat(proxy, chunk)
@@ -345,8 +357,15 @@ class Server:
     ) -> None:
         """Record that a proxy has handed in everything.
 
+        Args:
+            proxy: Name of the proxy.
+            epoch: Number of the epoch.
+            manifest_hash: Hash of the epoch's manifest.
+            chunks: Number of chunks that the proxy has handed in.
+            reports: Number of reports in these chunks.
+
         Raises:
-            RefusedError: Less than this was received.
+            RefusedError: Fewer chunks or reports were received.
         """
         with self._store.write() as transaction:
             row = check_epoch_exists(transaction.find_epoch(epoch, lock=True), epoch)
@@ -355,18 +374,18 @@ class Server:
                 return
             check_closed(row, epoch)
             n_chunks, n_reports = transaction.count_received(epoch, proxy)
-            # More may have come: a proxy whose folder was restored mixes again, into other chunks.
-            # Reports that are in both count once.
+            # There may be more than the proxy names: after its folder was restored from a backup,
+            # it mixes the same reports again, into other chunks. Each report counts once.
             if n_chunks < chunks or n_reports < reports:
                 raise RefusedError(
-                    f"received {n_chunks} chunks with {n_reports} reports of epoch {epoch}, "
-                    f"not {chunks} with {reports}: send them again"
+                    f"received {n_chunks} chunks with {n_reports} reports of epoch {epoch}, but "
+                    f"this proxy names {chunks} chunks with {reports} reports: send all again"
                 )
             check_not_committed(transaction, epoch, proxy)
             transaction.add_commit(epoch, proxy, chunks, reports)
 
     def _find_opening_key(self, proxy: str, chunk: Chunk) -> tuple[bytes, int] | None:
-        """Return the epoch's private key and directions; None if the chunk is counted already."""
+        """Return the epoch's private key and number of directions; None for a counted chunk."""
         with self._store.read() as transaction:
             epoch = check_closed(transaction.find_epoch(chunk.epoch), chunk.epoch)
             check_manifest(epoch, chunk.manifest_hash)
@@ -382,7 +401,7 @@ class Server:
 
 
 def _is_unfinished(transaction: Transaction, proxy: str) -> bool:
-    """Return whether batches of the latest epoch may still wait at this proxy."""
+    """Return whether a proxy may still have batches of the latest epoch."""
     latest = transaction.find_latest_epoch()
     if latest is None or latest.state == APPLIED:
         return False

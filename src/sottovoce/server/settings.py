@@ -23,10 +23,10 @@ _DIGEST_PATTERN = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ProxyAccess:
-    """How a proxy is recognised."""
+    """How the server recognises a proxy."""
 
     secret_sha256: str
-    """SHA-256 of its secret, in hexadecimal: nobody can use this file to speak as the proxy."""
+    """SHA-256 of the proxy's secret, in hexadecimal. The secret cannot be derived from it."""
 
     def __post_init__(self) -> None:
         if not _DIGEST_PATTERN.fullmatch(self.secret_sha256):
@@ -54,24 +54,26 @@ class ServerSettings:
     )
     grace_seconds: float = setting(
         3_600.0,
-        "seconds to wait for silent proxies; begins again with each chunk, ten times at most",
+        "seconds to wait for a silent proxy, again after each of its chunks; ten times this in all",
         min_value=0,
     )
     row_limit: float = setting(
         DEFAULT_ROW_LIMIT,
-        "against attackers: how far an item may move in an epoch, by what three quarters of those "
-        "that move stay within; 0: no limit",
+        "against attackers: how far an item may move in an epoch, in multiples of the distance "
+        "that three quarters of the moving items stay within; 0: no limit",
         min_value=0,
     )
     keep_epochs: int = setting(100, "epochs whose models and sums are kept", min_value=1)
     terms: Participation = field(default_factory=Participation)
     most_chunks: int = setting(
-        100_000, "chunks that one proxy may hand in of one epoch", min_value=1
+        100_000, "chunks that one proxy may hand in for one epoch", min_value=1
     )
-    most_bytes: int = setting(5 * 2**30, "bytes of those chunks", min_value=1)
+    most_bytes: int = setting(
+        5 * 2**30, "bytes that one proxy may hand in for one epoch", min_value=1
+    )
     openers: int = setting(0, "processes that open reports; 0: one for each core", min_value=0)
     heartbeat: float = setting(
-        5.0, "seconds between two looks at the clock", above=0, max_value=86_400
+        5.0, "seconds between two checks of what is due", above=0, max_value=86_400
     )
     log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
@@ -83,17 +85,19 @@ class ServerSettings:
             raise SettingsError("name at least one proxy: [proxies.NAME] with its secret_sha256")
         for name in self.proxies:
             check_proxy_name(name)
-        # A secret says which proxy speaks: with one for two, their crowds would be counted as one.
+        # A proxy is recognised by its secret. The crowds of two proxies with the same secret would
+        # be counted as one crowd.
         if len({access.secret_sha256 for access in self.proxies.values()}) != len(self.proxies):
             raise SettingsError("two proxies have the same secret_sha256: give each its own")
         if self.terms.accounts and len(self.proxies) > 1:
             raise SettingsError(
-                f"terms.accounts must be false with {len(self.proxies)} proxies: one gives all "
-                "tokens, so leave the others out of [proxies]",
+                f"terms.accounts must be false with {len(self.proxies)} proxies. With accounts a "
+                "single proxy issues all tokens: leave the others out of [proxies]",
                 setting="terms.accounts",
             )
         self.watch.check_ports_differ(self.listen)
-        # Otherwise no epoch could ever be handed in, and every device would pay for nothing.
+        # With a smaller limit no epoch could be handed in, and devices would spend epsilon for
+        # nothing.
         min_reports = self.training.dummies + self.terms.least_clients * self.training.reports
         min_bytes = SEALED_BYTES * min_reports + CHUNK_HEADER_BYTES
         if self.most_bytes < min_bytes:
@@ -105,7 +109,7 @@ class ServerSettings:
 
     @property
     def certificates(self) -> tuple[Path | None, ...]:
-        """Files whose expiry matters."""
+        """Certificates of the server, whose expiry is watched; None where there is none."""
         return self.listen.certificate, self.watch.certificate
 
     @classmethod
@@ -115,16 +119,19 @@ class ServerSettings:
         return replace(settings, database=parse_database_url(settings.database, path.parent))
 
     def replace_ports(self, port: int | None, watch_port: int | None) -> Self:
-        """Return the settings of one worker of several on a machine; None keeps a port."""
+        """Return the settings with other ports, for several workers on a machine.
+
+        None keeps a port.
+        """
         listen = self.listen if port is None else replace(self.listen, port=port)
         watch = self.watch if watch_port is None else replace(self.watch, port=watch_port)
         return replace(self, listen=listen, watch=watch)
 
     def find_proxy(self, secret: str) -> str | None:
-        """Return the name of the proxy that has this secret."""
-        # A header may hold any bytes: a wrong secret must be refused, not raise an error.
+        """Return the name of the proxy that has this secret; None if no proxy has it."""
+        # A header may contain any bytes, and these must not raise an error.
         digest = sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
-        # All of them are compared, so that the time says nothing.
+        # Compare with all digests, so that the time taken reveals nothing about them.
         names = [
             name
             for name, access in self.proxies.items()

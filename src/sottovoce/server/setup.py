@@ -1,4 +1,7 @@
-"""The folder of a new server: keys, a secret for each proxy, settings, a catalogue, a database."""
+"""Creation of a new server's folder.
+
+It has the keys, a secret for each proxy, the settings, a catalogue and the database.
+"""
 
 import hashlib
 import json
@@ -22,11 +25,12 @@ from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_new
 from sottovoce.training import Participation, Settings, list_basic_presets, list_settings
 
+# Port for proxies.
 DEFAULT_PORT = 8090
-# Where the operator watches the server.
+# Port for /healthz, /readyz and /metrics.
 DEFAULT_WATCH_PORT = 8091
 
-# Names in the folder of a server.
+# Names of files in the folder of a server.
 SETTINGS_FILE = "server.toml"
 KEYS_FILE = "keys.json"
 CATALOGUE_FILE = "catalogue.json"
@@ -46,7 +50,7 @@ def make_server(
     proxies: Iterable[str] = ("proxy",),
     **service: Any,
 ) -> Keys:
-    """Create all files and the database, or nothing if anything fails.
+    """Create the folder of a new server, or change nothing if anything fails.
 
     Args:
         folder: The folder, which is created if it is missing.
@@ -71,7 +75,7 @@ def make_server(
     }
     with ExitStack() as undo:
         try:
-            # What did not exist is removed again after an error, unless other files are in it.
+            # After an error, remove the folders that did not exist, unless other files are in them.
             missing = [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in reversed(missing):
@@ -110,8 +114,19 @@ def render_settings_file(
 ) -> str:
     """Return a `server.toml` with these values, and the defaults for all others.
 
-    `proxies` has the SHA-256 of each proxy's secret, in hexadecimal. A value of the training's
-    preset becomes a comment.
+    A training setting with the value of its preset is written as a comment.
+
+    Args:
+        proxies: SHA-256 of each proxy's secret in hexadecimal, by the name of the proxy.
+        training: Settings of the training.
+        database: URL of the database.
+        epoch_seconds: Shortest length of an epoch.
+        least_clients: Smallest crowd.
+        hold: Seconds for which an epoch waits for its crowd after its shortest length.
+        accounts: Whether devices need accounts.
+        host: Address at which proxies reach the server.
+        port: Port at which proxies reach the server.
+        watch_port: Port at which the operator watches the server.
     """
     terms: dict[str, Any] = {"least_clients": least_clients, "hold": hold}
     if accounts:

@@ -1,4 +1,7 @@
-"""The state of a service, read from its database; no worker needs to run, and none is disturbed."""
+"""The status of a service, read from its database.
+
+No worker needs to run for it, and running workers are not disturbed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -28,9 +31,9 @@ from sottovoce.service.tls import describe_expiring
 from sottovoce.service.watch import ProcessState
 from sottovoce.storage.files import describe_full_disk
 
-# Ticks that workers have for what they do by themselves.
+# A delay of the workers is a problem only if it is longer than this number of ticks, and longer
+# than this time, because a busy machine may be slow.
 WORKER_GRACE_TICKS = 5
-# Time that they have in any case: a busy machine is no fault of theirs.
 MIN_WORKER_GRACE_SECONDS = 10.0
 MAX_EPOCHS_SHOWN = 5
 
@@ -40,34 +43,34 @@ class KeysFile:
     """The keys file, compared with the database."""
 
     problem: str | None
-    """None if they belong together."""
+    """What is wrong with the file; None if it belongs to the database."""
     replaced: int = 0
-    """How often the signing key was replaced."""
+    """Number of times that the signing key was replaced."""
     is_newer: bool = False
-    """Whether the file has a key that signs from the next epoch on."""
+    """Whether the file has a new signing key, which signs from the next epoch on."""
     created: int = 0
-    """Unix second when its signing key was made."""
+    """Unix seconds when the signing key was made."""
 
     @classmethod
     def read(
         cls, path: Path, service: Service, transaction: Transaction, latest: Epoch | None
     ) -> Self:
-        """Read the file that a worker would read, and unwrap the key of the open epoch."""
+        """Read the keys file, and check that it belongs to the database."""
         wrapped = None if latest is None else transaction.find_wrapped_key(latest.epoch)
         try:
             keys = Keys.read(path)
             if not keys.is_successor_of(service.verification_key):
                 raise SettingsError(f"{path}: must be the keys file of this database")
             check_newest(keys, service)
-            # Opening the epoch's key shows whether the keys file belongs to this database.
+            # Unwrapping the epoch's key shows whether the wrapping key is the right one, too.
             if latest is not None and wrapped is not None:
                 keys.unwrap(latest.epoch, wrapped)
         except SottovoceError as error:
             return cls(str(error))
         if latest is not None and latest.state != APPLIED and wrapped is None:
             return cls(
-                f"the key of epoch {latest.epoch} is not in this database, as in a backup: its "
-                "reports cannot be opened",
+                f"this database lacks the key of epoch {latest.epoch}, which backups leave out: "
+                "its reports cannot be opened",
                 len(keys.statements),
             )
         is_newer = keys.verification_key != service.verification_key
@@ -76,15 +79,16 @@ class KeysFile:
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk with the database."""
+    """The disk of the database."""
 
     free: int | None
-    """Free bytes; None if the database is on another machine, as far as is known here."""
+    """Free bytes; None if the database is not a file but PostgreSQL."""
     problem: str | None
+    """What is wrong with the disk; None if nothing is."""
 
     @classmethod
     def read(cls, store: ServerStore) -> Self:
-        """Write something harmless, and measure the free space."""
+        """Check that the database can be written, and measure the free space."""
         problem = None
         try:
             store.check_writable()
@@ -100,28 +104,28 @@ class ServerStatus:
 
     now: float
     pending: PendingConfig
-    """What the next epoch has."""
+    """Training and catalogue of the next epoch."""
     verification_key: bytes
-    """Verification key of the key that signed last."""
+    """Public half of the signing key that signed last."""
     keys: KeysFile
     heartbeat: float
     """Seconds between the ticks of a worker."""
     running: ProcessState | str
-    """What the worker at the settings' own address says of itself, or why nothing is known."""
+    """State of the worker at the [watch] address of the settings, or why it is not known."""
     disk: Disk
     epoch: Epoch | None = None
     """The latest epoch; None before the first."""
     manifest: Manifest | None = None
     training: Training | None = None
-    """Training of that epoch."""
+    """Training of the latest epoch."""
     waiting: EpochWait | None = None
-    """None for an epoch that waits for nothing any more."""
+    """What the latest epoch waits for; None if it is applied."""
     last_epochs: tuple[Epoch, ...] = ()
-    """Epochs that asked for reports and are over, newest first."""
+    """The last applied epochs that asked for reports, newest first."""
     is_listed: bool = False
     """Whether a worker has signed the newest catalogue for lists."""
     settings_problem: str | None = None
-    """Why no worker could start with the settings file as it is now."""
+    """Why no worker could start with the settings file as it is now; None if one could."""
     expiring_certificates: str | None = None
     """Which certificates must be renewed; None if all are well."""
     contacts: Mapping[str, ProxyContact | None] = field(default_factory=dict)
@@ -131,7 +135,14 @@ class ServerStatus:
     def read(
         cls, store: ServerStore, settings: ServerSettings, now: float, running: ProcessState | str
     ) -> Self:
-        """Read the database and the keys file."""
+        """Read the status from the database and the keys file.
+
+        Args:
+            store: The database.
+            settings: The settings of the server.
+            now: Unix seconds.
+            running: The field `running`.
+        """
         disk = Disk.read(store)
         with store.read() as transaction:
             service, latest = transaction.get_service(), transaction.find_latest_epoch()
@@ -155,7 +166,7 @@ class ServerStatus:
                 last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
                 is_listed=shelf is not None and shelf.catalogue == pending.catalogue.hash,
                 settings_problem=(
-                    # It would repeat what is wrong with the keys file.
+                    # With a wrong keys file, this check would report the same problem again.
                     None if keys.problem else _find_settings_problem(transaction, settings)
                 ),
                 expiring_certificates=describe_expiring(settings.certificates, now),
@@ -165,11 +176,11 @@ class ServerStatus:
     @cached_property
     def problems(self) -> list[str]:
         """What needs the operator's attention; empty if all is well."""
-        # Without an answer at [watch] and with contacts of proxies, another worker runs.
         problems: list[str] = []
         epoch, wait = self.epoch, self.waiting
         if isinstance(self.running, ProcessState):
             problems += self.running.troubles
+        # No answer from the worker at [watch] is no problem while proxies reach another worker.
         elif epoch is not None and not self._has_other_worker:
             problems.append(self.running)
         others = [
@@ -187,14 +198,14 @@ class ServerStatus:
             others.append(describe_idle_workers(epoch, wait, self.now - grace))
         if self.last_epochs:
             others += describe_dropped_reports(self.last_epochs[0])
-        # The worker names some of them too.
+        # The running worker may have reported some of them already.
         problems += [text for text in others if text is not None and text not in problems]
         return problems
 
     @property
     def _has_other_worker(self) -> bool:
-        """Whether proxies have reached another worker lately."""
-        # SQLite has one worker: a contact from before it ended is no sign of another.
+        """Whether proxies have recently reached a worker other than the one at [watch]."""
+        # With SQLite there is only one worker, and a recent contact was made before it ended.
         may_have_others = self.disk.free is None
         times = [contact.last_contact for contact in self.contacts.values() if contact is not None]
         return may_have_others and any(self.now - time <= PROXY_GRACE_SECONDS for time in times)
@@ -239,8 +250,8 @@ class ServerStatus:
 
 
 def _find_settings_problem(transaction: Transaction, settings: ServerSettings) -> str | None:
-    # Workers that run have read the file when they started, and would not notice before the next
-    # start.
+    # A running worker has read the settings file when it started, and would notice this problem
+    # only at its next start.
     try:
         check_settings(transaction, settings, Keys.read(settings.keys))
     except SottovoceError as error:

@@ -1,4 +1,4 @@
-"""The server's database: SQLite or PostgreSQL, opened as the server needs it, and its backup."""
+"""The server's database in SQLite or PostgreSQL, and its backup."""
 
 import shutil
 import sqlite3
@@ -21,17 +21,19 @@ from sottovoce.storage.database import (
     prepare,
 )
 
-# How long a writer waits for another one, on SQLite.
+# How long a writer waits for another one, with SQLite.
 BUSY_TIMEOUT_SECONDS = 30
+# How long to wait for a connection, with PostgreSQL.
 CONNECT_TIMEOUT_SECONDS = 10
-# More than there are threads that ask, so that none waits for a connection.
+# Connections besides those that SQLAlchemy keeps open. There are more than the server has threads,
+# so that no thread waits for a connection.
 MAX_EXTRA_CONNECTIONS = 40
 _CONNECTION_PRAGMAS = (
     "foreign_keys = ON",
-    # Nothing spills into a file that is never scrubbed.
+    # Keep temporary data out of files, which would never be scrubbed.
     "temp_store = MEMORY",
 )
-# What to do about an error, by a part of the database's message.
+# Cause of an error and what to do about it, by a part of the database's message.
 _ADVICE_BY_MESSAGE = {
     "disk is full": "the disk is full: make room",
     "no space left": "the disk is full: make room",
@@ -48,16 +50,16 @@ _ADVICE_BY_MESSAGE = {
     "does not exist": "the database is not set up, or has another name: `sottovoce server init`",
     "already exists": "the database has tables of another program: name an empty one",
 }
-# Messages after which the data is lost.
+# Parts of messages that mean that the data is lost.
 _LOST_MESSAGES = ("not a database", "malformed")
 
 
 def parse_database_url(text: str, base: Path) -> str:
-    """Return a database URL in full: with its driver, and with the path of an SQLite file.
+    """Return a database URL with its driver, and with the full path of an SQLite file.
 
     Args:
-        text: The URL of the settings.
-        base: The folder that the path is relative to.
+        text: The URL in the settings.
+        base: The folder to which the path of an SQLite file is relative.
     """
     try:
         url = make_url(text)
@@ -76,7 +78,7 @@ def parse_database_url(text: str, base: Path) -> str:
 
 
 def open_engine(url: str) -> Engine:
-    """Return an engine, which connects when it is used."""
+    """Return an engine for a database. It connects when it is first used."""
     common = {"hide_parameters": True, "max_overflow": MAX_EXTRA_CONNECTIONS}
     if not url.startswith("sqlite"):
         return create_engine(
@@ -92,7 +94,7 @@ def open_engine(url: str) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def check_file(_: object, __: object, arguments: list[Any], ___: object) -> None:
-        # SQLite would create the file.
+        # SQLite would create a missing file.
         check_exists(Path(arguments[0]))
 
     @event.listens_for(engine, "connect")
@@ -101,7 +103,7 @@ def open_engine(url: str) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A writer takes the lock at once: a transaction that has read may not get it later.
+        # A writer takes the lock at once: a transaction that has read may fail to get it later.
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -110,7 +112,7 @@ def open_engine(url: str) -> Engine:
 
 def check_exists(path: Path) -> None:
     """Raise a `SettingsError` if an SQLite database does not exist."""
-    # An empty one would begin another training.
+    # With an empty database the server would begin another training.
     if not path.exists():
         raise SettingsError(
             f"{path}: no such database; mount its disk, or correct `database` in the settings. "
@@ -128,7 +130,7 @@ class ServerStore:
         self._where = f"{self._path or self._engine.url.render_as_string()}: "
 
     def create(self) -> None:
-        """Create the tables, and the file of an SQLite database, unless they are there."""
+        """Create the tables, and the file of an SQLite database, unless they exist."""
         if self._path is not None:
             create_private(self._path)
         with self._begin(writes=True) as connection:
@@ -138,7 +140,7 @@ class ServerStore:
         """Check that a server of this version has its tables here.
 
         Raises:
-            SettingsError: The database is not there, or has no tables of ours.
+            SettingsError: The database does not exist, or has no tables of a server.
             StoreError: The tables have another version.
         """
         with self._begin(writes=False) as connection:
@@ -157,7 +159,7 @@ class ServerStore:
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """Begin a transaction: what it writes is durable when the block ends, or is undone."""
+        """Begin a transaction. It is committed when the block ends, or undone after an error."""
         with self._begin(writes=True) as connection:
             yield Transaction(connection)
 
@@ -171,12 +173,14 @@ class ServerStore:
                 yield connection
 
     def scrub(self) -> bool:
-        """Remove deleted keys from the files; return False if a reader is in the way.
+        """Remove deleted keys from the database files; return False if a reader is in the way.
 
-        SQLite zeroes deleted rows itself (`secure_delete`), and here its write-ahead log is
-        emptied. PostgreSQL writes the table of keys again. Blocks that these files give back may
-        stay on the disk, with the wrapped key. PostgreSQL's own write-ahead log and its archives
-        contain the wrapped key for as long as they exist: without the keys file it opens nothing.
+        SQLite overwrites deleted rows with zeros (`secure_delete`), and this method empties its
+        write-ahead log. With PostgreSQL, this method rewrites the table of keys.
+
+        Disk blocks that these files no longer use may still contain a wrapped key. PostgreSQL's
+        write-ahead log and its archives contain it for as long as they exist. Without the keys
+        file, a wrapped key opens nothing.
         """
         with _convert_errors(self._where):
             if self._engine.dialect.name == "postgresql":
@@ -189,11 +193,11 @@ class ServerStore:
                 return empty_log(cast("sqlite3.Connection", pooled.driver_connection))
 
     def check_writable(self) -> None:
-        """Write something harmless, which raises a `StoreError` if the disk is full."""
+        """Raise a `StoreError` if nothing can be written, for example because the disk is full."""
         with self._begin(writes=True) as connection:
             check_version(connection)
             if self._engine.dialect.name == "sqlite":
-                # It always writes its page, while SQLite does not write a row that stays the same.
+                # This statement always writes a page, but SQLite writes no row that stays the same.
                 connection.exec_driver_sql("PRAGMA user_version = 0")
             same = {"version": schema_version.c.version}
             connection.execute(schema_version.update().values(same))
@@ -214,8 +218,9 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
 
     Args:
         database: URL of the database.
-        target: The new file; it is complete, or it does not exist.
-        with_key: Whether to include the wrapped key of the epoch, which would outlive the epoch.
+        target: The new file. It is created only if the whole backup succeeds.
+        with_key: Whether to include the wrapped key of the current epoch. It then exists for as
+            long as the backup.
     """
     url = make_url(database)
     if url.drivername != "sqlite":
@@ -240,10 +245,10 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
         ):
             # A plain copy of the file would miss what is still in the write-ahead log.
             original.backup(copy)
-            # One file, without a log.
+            # Store the copy in a single file, without a write-ahead log.
             copy.execute("PRAGMA journal_mode = DELETE")
             copy.execute("PRAGMA secure_delete = ON")
-            # A key is deleted when its epoch is applied. A backup would undo that.
+            # The server deletes a key when the epoch is applied, but cannot delete it from backups.
             if not with_key:
                 copy.execute("DELETE FROM epoch_keys")
             copy.execute("VACUUM")

@@ -1,4 +1,4 @@
-"""One training of a service: what devices agreed to, for any size that the catalogue may have."""
+"""A training of a service, and its terms for any number of items in the catalogue."""
 
 import json
 import os
@@ -16,14 +16,14 @@ class Training:
     """One training of a service."""
 
     number: int
-    """Counts from 1; the one with the largest number goes on."""
+    """Number of the training, counted from 1. The largest number is that of the next epoch."""
     settings: Settings
     terms: Terms
-    """Its id, and all that owners agree to, with a catalogue of `items`."""
+    """The training's id and all that owners agree to, for a catalogue of `items` items."""
     items: int
-    """Items when it began. Options that were best for that number stay, as devices agreed."""
+    """Number of items when the training began. Options chosen for it stay, as devices agreed."""
     random_start: bool
-    """Whether its first model is random, instead of that of the training before."""
+    """Whether the first model is random. Otherwise it comes from the previous training."""
 
     @classmethod
     def create(
@@ -36,39 +36,39 @@ class Training:
         random_start: bool,
     ) -> Self:
         """Return a training with a new id."""
-        # Random, so that no device takes another service's training for this one.
+        # The id is random, so that no device takes the training of another service for this one.
         training_id = os.urandom(TRAINING_ID_BYTES)
         terms = Terms.from_settings(training_id, settings, participation, items)
         return cls(number, settings, terms, items, random_start)
 
     def update(self, settings: Settings, participation: Participation) -> Self:
-        """Return the same training with what its operator asks for now."""
+        """Return the training with other settings and the same id."""
         terms = Terms.from_settings(self.terms.training, settings, participation, self.items)
-        # What was derived from unchanged options stays, since a later version of this program may
-        # derive it differently: devices would see other terms.
+        # Keep parameters that were derived from the same options. A later version of this program
+        # may derive others, and devices would see other terms.
         if settings.options == self.settings.options:
             parameters, loud_fraction = self.terms.parameters, self.terms.loud_fraction
             terms = replace(terms, parameters=parameters, loud_fraction=loud_fraction)
         return replace(self, settings=settings, terms=terms)
 
     def build_mechanism(self, items: int) -> Mechanism:
-        """Return the mechanism for a catalogue of that many items."""
+        """Return the mechanism for a catalogue of `items` items."""
         shape = Shape(self.items, self.settings.factors, self.settings.alpha)
         kind = MECHANISMS[self.terms.mechanism]
         mechanism = kind.from_manifest(shape, self.terms.epsilon, self.terms.parameters)
         return mechanism.for_items(items)
 
     def make_terms(self, items: int) -> Terms:
-        """Return the terms for a manifest; with any number of items no worse than `terms`."""
+        """Return the terms for a catalogue of `items` items. They are never worse than `terms`."""
         return replace(self.terms, parameters=self.build_mechanism(items).public_parameters())
 
     def count_epochs_left(self, epochs_done: int) -> int:
-        """Return the number of epochs that are left; 0 if the training has no end."""
-        # 0 means without an end: devices then draw by the share of the terms.
+        """Return the number of epochs left, for the manifest; 0 also if the training has no end."""
+        # Without an end, devices decide by the share in the terms whether to take part in an epoch.
         return 0 if self.settings.half_life else max(self.settings.epochs - epochs_done, 0)
 
     def has_epochs_left(self, epochs_done: int) -> bool:
-        """Return whether the training goes on. An epoch without reports is not done."""
+        """Return whether the training asks for reports after a number of epochs with reports."""
         return bool(self.settings.half_life) or self.count_epochs_left(epochs_done) > 0
 
     def to_row(self) -> dict[str, object]:

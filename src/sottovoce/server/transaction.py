@@ -1,4 +1,4 @@
-"""What the server asks of its database, one short statement each."""
+"""The database queries of the server."""
 
 from dataclasses import asdict, dataclass, replace
 from json import dumps, loads
@@ -35,9 +35,11 @@ OPEN: State = "open"
 CLOSED: State = "closed"
 APPLIED: State = "applied"
 
-# Counts are stored as uint32. This is far beyond the cap that is applied later (`training.counts`).
+# The largest uint32, which is how counts are stored. The cap that is applied later is far smaller
+# (`training.counts`).
 MAX_COUNT = 2**32 - 1
-# A process that says nothing for this time has ended: it speaks once a minute at least.
+# A process without a contact for this long has ended, because a proxy makes contact at least once a
+# minute.
 PROCESS_TIMEOUT_SECONDS = 120.0
 
 
@@ -46,12 +48,13 @@ class Service:
     """The row of `service`."""
 
     name: str
-    """Name of the database, drawn when it was created."""
+    """Random name of the database."""
     verification_key: bytes
-    """Verification key of the key that signed last."""
+    """Public half of the signing key that signed last."""
     newest_key: bytes
-    """Verification key of the key that was made last and signs next."""
+    """Public half of the newest signing key, which signs next."""
     next_epoch: int
+    """Number of the next epoch."""
 
 
 @dataclass(frozen=True)
@@ -65,27 +68,32 @@ class Epoch:
     manifest: bytes
     """The signed manifest, as it is served."""
     hash: bytes
+    """Hash of the manifest."""
     model: bytes
     """SHA-256 of the model that the devices of this epoch report on."""
     catalogue: bytes
-    """SHA-256 of its catalogue."""
+    """SHA-256 of the epoch's catalogue."""
     epochs_done: int
-    """Epochs of its training with reports behind that model."""
+    """Number of earlier epochs of the training whose reports went into the model."""
     opens: int
+    """Unix seconds when the epoch was published."""
     closes: int
+    """Unix seconds before which the epoch is not closed."""
     ends: int
-    """`closes` and the hold of its terms: then it is closed, with or without a crowd."""
+    """Unix seconds when the epoch is closed even without a crowd."""
     closed_at: float | None = None
-    """When it was closed; None for a manifest that asks for no reports."""
+    """Unix seconds when the epoch was closed; None if it is open or asks for no reports."""
     chunks: int = 0
     reports: int = 0
-    """Distinct valid reports so far; of an applied epoch those behind the next model."""
+    """Number of distinct valid reports so far. For an applied epoch: those in the next model."""
     duplicates: int = 0
+    """Number of reports that came again, and were dropped."""
     undecodable: int = 0
+    """Number of reports that could not be opened."""
     crowdless: int = 0
-    """Dropped when it was applied: reports of proxies from which too few came."""
+    """Number of reports from proxies without a crowd, dropped when the epoch was applied."""
     capped: int = 0
-    """Dropped when it was applied: more of one kind than honest people send."""
+    """Number of reports beyond the cap of a single report, dropped when the epoch was applied."""
 
 
 @dataclass(frozen=True)
@@ -94,27 +102,33 @@ class ProxyContact:
 
     proxy: str
     epoch: int
-    """Epoch that its clients are shown; 0 before the first."""
+    """Epoch that the proxy shows to its clients; 0 before the first."""
     last_contact: float
-    """Unix seconds."""
+    """Unix seconds of the last contact."""
     clock_ahead: float
-    """Seconds that its clock was ahead of ours."""
+    """Seconds by which the proxy's clock was ahead of the server's."""
     refusal: str = ""
-    """Why that epoch cannot be counted here."""
+    """Why the proxy's epoch cannot be counted here; empty if it can."""
     processes: str = "{}"
-    """JSON: for each process that speaks as this proxy, its first and last contact."""
+    """JSON: Unix seconds of the first and last contact with each process of this proxy, by name."""
     token_key: bytes = b""
-    """Key of tokens that it can make for a later epoch; empty if it makes none."""
+    """Public key of the tokens for a later epoch; empty if the proxy issues none."""
     database: str = ""
-    """Name of its database; empty if unknown."""
+    """Name of the proxy's database; empty if unknown."""
     earlier_database: str = ""
-    """The one before, if batches of the unfinished epoch may wait there; else empty."""
+    """Name of the proxy's previous database, if that may have batches of the unfinished epoch."""
 
     def list_other_processes(self, process: str | None, now: float) -> list[str]:
-        """Return older processes that speak as the same proxy: two machines with one secret."""
+        """Return the names of older processes that still run and use the secret of this proxy.
+
+        Args:
+            process: Name of the process to compare with. None gives an empty list.
+            now: Unix seconds.
+        """
         processes: dict[str, list[float]] = loads(self.processes)
         began = processes.get(process or "", [now, now])[0]
-        # One that has not spoken since this one began has ended: that was a restart.
+        # An older process without a contact since this one began has ended: the proxy was
+        # restarted.
         return [
             name
             for name, (first, last) in processes.items()
@@ -123,15 +137,21 @@ class ProxyContact:
 
     @property
     def has_duplicate(self) -> bool:
-        """Whether two processes speak as this proxy."""
+        """Whether two processes use the secret of this proxy."""
         processes: dict[str, list[float]] = loads(self.processes)
-        # By the proxies' last contact and not by the clock: a server that was down has heard
-        # nobody.
+        # Compare with the newest contact instead of the clock, because no process can make contact
+        # while the server is down.
         newest = max((last for _, last in processes.values()), default=0.0)
         return any(self.list_other_processes(name, newest) for name in processes)
 
     def with_process(self, process: str | None, last: Self, now: float) -> Self:
-        """Return the same with a process that spoke now; None for one that only asks."""
+        """Return this contact with the process that made it.
+
+        Args:
+            process: Name of the process; None for `sottovoce proxy status`, which does not count.
+            last: The previous contact.
+            now: Unix seconds.
+        """
         processes: dict[str, list[float]] = loads(last.processes)
         if process is None:
             last_contact = last.last_contact if processes else now
@@ -146,10 +166,15 @@ class ProxyContact:
         return replace(self, processes=dumps({**recent, process: [first, now]}))
 
     def with_database(self, name: str | None, last: Self, *, is_unfinished: bool) -> Self:
-        """Return the same with the name of the proxy's database; None for the last name.
+        """Return this contact with the name of the proxy's database.
 
         A database that is replaced while its epoch is unfinished is remembered until it comes back
         or the epoch is applied.
+
+        Args:
+            name: Name of the database; None to keep the previous name.
+            last: The previous contact.
+            is_unfinished: Whether the proxy may still have batches of the latest epoch.
         """
         database, earlier = name or last.database, last.earlier_database
         if is_unfinished and database != last.database:
@@ -161,13 +186,13 @@ class ProxyContact:
 
 
 class Transaction:
-    """One transaction. Locks stay until its end."""
+    """One transaction. Locked rows stay locked until it ends."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
 
     def acquire_setup_lock(self) -> None:
-        """Let no other worker begin the service until this transaction ends."""
+        """Make other workers that set up the service wait until this transaction ends."""
         acquire_setup_lock(self._connection)
 
     # What the operator chose: key, trainings, catalogues.
@@ -199,7 +224,7 @@ class Transaction:
         self._connection.execute(service.update().values(newest_key=verification_key))
 
     def find_training(self, number: int | None = None) -> Training | None:
-        """Return a training; without a number the newest, which is that of the next epoch."""
+        """Return a training; without a number the newest one, which is that of the next epoch."""
         query = select(trainings).order_by(trainings.c.number.desc()).limit(1)
         if number is not None:
             query = query.where(trainings.c.number == number)
@@ -229,7 +254,12 @@ class Transaction:
         return self._fetch_row(select(shelf))
 
     def set_shelf(self, signed: SignedShelf, latest: int) -> None:
-        """Replace the shelf; the service must be locked."""
+        """Replace the shelf; the service must be locked.
+
+        Args:
+            signed: The new shelf.
+            latest: The latest time of any shelf so far, in Unix seconds.
+        """
         self._connection.execute(shelf.delete())
         content = signed.shelf
         row = {"published": content.published, "catalogue": content.catalogue, "most": latest}
@@ -240,7 +270,7 @@ class Transaction:
         return self._connection.scalar(query)
 
     def add_file(self, sha256: bytes, kind: FileKind, content: bytes) -> None:
-        """Add a file, unless it is there."""
+        """Add a file, unless the database has it already."""
         if self.find_file(sha256, kind) is None:
             self._insert(files, sha256=sha256, kind=kind, content=content)
 
@@ -274,26 +304,32 @@ class Transaction:
         return [epoch for epoch in first_and_last if epoch is not None]
 
     def add_epoch(self, epoch: Epoch, wrapped: bytes | None) -> None:
-        """Add an epoch, which is the latest then. Without a key it asks for no reports."""
+        """Add the next epoch with its wrapped private key; None if it asks for no reports."""
         self._insert(epochs, **asdict(epoch))
         if wrapped is not None:
             self._insert(epoch_keys, epoch=epoch.epoch, wrapped=wrapped)
 
     def close_epoch(self, epoch: int, now: float) -> None:
-        """Close an epoch: proxies take no more reports for it."""
+        """Mark an epoch as closed: proxies accept no more reports for it."""
         self._change_epoch(epoch, state=CLOSED, closed_at=now)
 
     def apply_epoch(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
-        """Apply an epoch: delete its key, its chunks and what came from which proxy.
+        """Mark an epoch as applied, and delete its key, its chunks and the counts of each proxy.
 
-        Only its sums and totals stay.
+        Only its sums, totals and commits stay.
+
+        Args:
+            epoch: Number of the epoch.
+            reports: Number of reports in the next model.
+            crowdless: Number of reports from proxies without a crowd.
+            capped: Number of reports beyond the cap of a single report.
         """
         totals = {"reports": reports, "crowdless": crowdless, "capped": capped}
         self._change_epoch(epoch, state=APPLIED, **totals)
-        # Commits stay: a proxy whose answer was lost asks again.
+        # Commits stay, because a proxy that did not get the answer sends its commit again.
         for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
-        # What waits in a proxy's earlier database is lost now.
+        # Batches in a proxy's earlier database can no longer be counted.
         self._connection.execute(contacts.update().values(earlier_database=""))
 
     def find_wrapped_key(self, epoch: int) -> bytes | None:
@@ -302,7 +338,7 @@ class Transaction:
         return self._connection.scalar(query)
 
     def delete_before(self, epoch: int) -> None:
-        """Delete what only epochs before this one needed: their sums, models and catalogues."""
+        """Delete sums, models and catalogues that only earlier epochs than this one needed."""
         self._connection.execute(sums.delete().where(sums.c.epoch < epoch))
         later = epochs.c.epoch >= epoch
         needed = union(select(epochs.c.model).where(later), select(epochs.c.catalogue).where(later))
@@ -379,7 +415,7 @@ class Transaction:
         )
 
     def count_received(self, epoch: int, proxy: str) -> tuple[int, int]:
-        """Return the number of chunks of a proxy, and of the reports in them."""
+        """Return the number of chunks that came from a proxy, and of the reports in them."""
         query = select(func.count(), func.coalesce(func.sum(chunks.c.reports), 0)).where(
             chunks.c.epoch == epoch, chunks.c.proxy == proxy
         )
@@ -387,7 +423,7 @@ class Transaction:
         return int(number), int(reports)
 
     def find_commit(self, epoch: int, proxy: str) -> tuple[int, int] | None:
-        """Return chunks and reports that a proxy has committed; None before."""
+        """Return the numbers of chunks and reports in a proxy's commit; None before it."""
         same = (commits.c.epoch == epoch) & (commits.c.proxy == proxy)
         row = self._fetch_row(select(commits.c.chunks, commits.c.reports).where(same))
         return None if row is None else (row[0], row[1])
@@ -406,14 +442,15 @@ class Transaction:
         self._insert(waiting, epoch=epoch, proxy=proxy, crowd=crowd)
 
     def get_crowds(self, epoch: int) -> dict[str, str]:
-        """Return the state of each proxy's crowd, without proxies that have said nothing."""
+        """Return the state of each proxy's crowd, without proxies that have not reported one."""
         query = select(waiting.c.proxy, waiting.c.crowd).where(waiting.c.epoch == epoch)
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
 
     def set_contact(self, contact: ProxyContact) -> None:
         dialect: Any = postgresql if self._connection.dialect.name == "postgresql" else sqlite
         row, key = asdict(contact), [contacts.c.proxy]
-        # One statement, because a proxy and `sottovoce proxy status` may speak at the same time.
+        # Use one statement, because a proxy and `sottovoce proxy status` may make contact at the
+        # same time.
         insert = dialect.insert(contacts).values(row)
         self._connection.execute(insert.on_conflict_do_update(index_elements=key, set_=row))
 

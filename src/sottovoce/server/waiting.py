@@ -10,8 +10,8 @@ from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NEVER, CROWD_SHORT
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.transaction import CLOSED, OPEN, Epoch, Transaction
 
-# A closed epoch waits for at most this many times the grace. Otherwise an attacker's proxy could
-# hold it for ever, with one chunk at a time.
+# A closed epoch waits for at most this many times `grace_seconds`. Otherwise an attacker's proxy
+# could hold it for ever by sending one chunk at a time.
 MAX_GRACE_PERIODS = 10
 
 
@@ -20,17 +20,17 @@ class EpochWait:
     """What an epoch waits for."""
 
     is_over: bool
-    """Whether to go on now."""
+    """Whether the epoch can be closed or applied now."""
     since: float
-    """When there was news last."""
+    """Unix seconds since when it waits without anything new from the proxies."""
     until: float
-    """When it stops waiting for anyone."""
+    """Unix seconds when it stops waiting in any case."""
     short: tuple[str, ...] = ()
-    """Proxies that have people, and too few to mix."""
+    """Proxies with batches of too few people."""
     silent: tuple[str, ...] = ()
-    """Proxies that have said nothing, or have not handed in what they have."""
+    """Proxies that have not reported a crowd (open epoch) or not handed in all (closed epoch)."""
     has_crowd: bool = True
-    """Whether some proxy has enough people."""
+    """Whether at least one proxy has enough people."""
 
 
 def get_epoch_wait(
@@ -51,12 +51,13 @@ def _get_crowd_wait(
 ) -> EpochWait:
     """Return what an open epoch waits for.
 
-    It is never closed before its time, then as soon as there is a crowd, at its end in any case.
+    The epoch is never closed before `closes`. After that it is closed as soon as some proxy has a
+    crowd and no proxy has too few people, and at `ends` in any case.
     """
     short = tuple(name for name in settings.proxies if crowds.get(name) == CROWD_SHORT)
     silent = tuple(name for name in settings.proxies if name not in crowds)
     has_crowd = any(crowds.get(name) == CROWD_ENOUGH for name in settings.proxies)
-    # A silent proxy may have people who are too few. One that is down is not waited for long.
+    # A silent proxy may have too few people, or be down, so the epoch waits for it, but not long.
     waits_for_silent = bool(silent) and now < epoch.closes + settings.grace_seconds
     is_hopeless = all(crowds.get(name) == CROWD_NEVER for name in settings.proxies)
     is_complete = (has_crowd or is_hopeless) and not short and not waits_for_silent
@@ -71,12 +72,19 @@ def _get_report_wait(
     settings: ServerSettings,
     now: float,
 ) -> EpochWait:
-    """Return what a closed epoch waits for: until every proxy has handed in, or its grace is over.
+    """Return what a closed epoch waits for.
 
-    `committed` are the proxies that have, `count_times` the times of the last chunk of each.
+    It is applied as soon as every proxy has handed in everything, or after the grace period.
+
+    Args:
+        epoch: The epoch.
+        committed: Names of the proxies that have handed in everything.
+        count_times: Unix seconds when the last chunk of each proxy was counted, by its name.
+        settings: The settings of the server.
+        now: Unix seconds.
     """
     closed, grace = epoch.closed_at or 0.0, settings.grace_seconds
-    # The grace begins again with every chunk, so a large epoch is not ended while it arrives.
+    # The grace period begins again with every chunk, so that a large epoch can arrive completely.
     news = {name: max(count_times.get(name, closed), closed) for name in settings.proxies}
     silent = tuple(name for name in settings.proxies if name not in committed)
     latest = max((news[name] for name in silent), default=closed)

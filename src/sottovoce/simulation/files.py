@@ -37,8 +37,7 @@ class ModelFile:
     settings: Settings
     epochs_done: int
     extra: dict[str, Any] = field(default_factory=dict)
-    """Values that JSON can hold. A checkpoint has the fingerprint of its data and its records here.
-    """
+    """Values that JSON can hold. A checkpoint keeps the hash of its data and its records here."""
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Arrays that are too long for JSON, by name."""
 

@@ -1,4 +1,4 @@
-"""Checked arguments of `FederatedMF`: people and items, with ids or by number."""
+"""Checks and conversions of the arguments of `FederatedMF` that describe people and items."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Matrix = sparse.csr_matrix | sparse.csr_array
 UserItems: TypeAlias = "Matrix | Histories | Interactions | ArrayLike | Mapping[str, Any]"
 ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]]"
 
-# What error messages say of arguments of the wrong kind.
+# The accepted kinds of `user_items` and `item_features`, as error messages list them.
 EXPECTED_INPUTS = (
     "a matrix, a DataFrame with columns user and item, a pair (users, items) or from "
     "sottovoce.data.load; of one person also a table {'item': [...]}"
@@ -39,25 +39,30 @@ EXPECTED_FEATURES = "a Catalogue, a mapping for each item or a sparse matrix"
 
 
 class Labels:
-    """The ids of items or people in a table, or their numbers from 0 on in a matrix."""
+    """The ids of items or people. In a matrix, the ids are the numbers of its columns or rows."""
 
     def __init__(self, ids: NDArray[Any]):
         self.ids = ids
 
     @cached_property
     def _numbers(self) -> dict[Any, int]:
-        # By Python's own objects: ids of int32 and int64 are the same, and lookup is fast.
+        # The keys are Python objects, because lookup is fast and ids of int32 equal ids of int64.
         return {label: number for number, label in enumerate(self.ids.tolist())}
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def find_numbers(self, ids: NDArray[Any]) -> Int64:
-        """Return the numbers of ids, -1 for an unknown one."""
+        """Return the numbers of ids; -1 for an unknown id."""
         return np.array([self._numbers.get(label, -1) for label in ids.tolist()], np.int64)
 
     def parse_numbers(self, raw: ArrayLike, name: str) -> Int64:
-        """Return the numbers of ids, all of which must be known."""
+        """Return the numbers of ids, or raise a `DataError` if one is not known.
+
+        Args:
+            raw: One id, or several in one dimension.
+            name: The argument's name in errors.
+        """
         ids = parse_ids(raw, name)
         numbers = self.find_numbers(ids)
         if (numbers < 0).any():
@@ -67,15 +72,18 @@ class Labels:
         return numbers
 
     def get_ids(self, numbers: NDArray[np.integer]) -> NDArray[Any]:
-        """Return the ids of numbers; of -1 it is None where ids are text, else -1."""
+        """Return the ids of numbers. The id of -1 is None if ids are text, otherwise -1."""
         no_id = np.array([None if self.ids.dtype == object else -1], self.ids.dtype)
         return np.asarray(np.concatenate([self.ids, no_id])[numbers])
 
     def select_columns(self, data: Interactions, name: str) -> Histories:
-        """Return the people of the data with these items; warn about interactions with others."""
+        """Return the histories of the data, restricted to these items.
+
+        Warn about interactions with other items. `name` is the argument's name in the warning.
+        """
         if np.array_equal(data.item_ids, self.ids):
             return data.histories
-        # Each id is looked up once, and not for each interaction.
+        # Each id is looked up once, and not once for each interaction.
         columns = self.find_numbers(data.item_ids)[data.histories.indices]
         is_known = columns >= 0
         if not is_known.all():
@@ -90,7 +98,7 @@ class Labels:
 
 
 def parse_ids(raw: ArrayLike, name: str) -> NDArray[Any]:
-    """Return whole numbers or texts in one dimension."""
+    """Convert one id or several to an array of one dimension, of whole numbers or texts."""
     try:
         ids = np.atleast_1d(np.asarray(raw))
     except ValueError as error:
@@ -104,13 +112,15 @@ def parse_ids(raw: ArrayLike, name: str) -> NDArray[Any]:
 def parse_rows(
     raw: Any, items: Labels | None, name: str = "user_items", user: Any = None
 ) -> tuple[Histories, Labels | None, Labels]:
-    """Return histories, the labels of their people (None in a matrix) and of the items.
+    """Return histories, the labels of their people, and the labels of the items.
+
+    The labels of the people are None if `raw` is a matrix.
 
     Args:
-        raw: What a caller passed as `user_items` or `test`.
-        items: The items of a model; None: those in `raw`.
+        raw: The value that a caller passed as `user_items` or `test`.
+        items: The items of a model; None: the items in `raw`.
         name: The argument's name in errors.
-        user: Whose interactions a table without users has.
+        user: The id of the person if `raw` is a table without a column of users.
     """
     data = read_frame(raw, user=user) if is_table(raw) else raw
     if isinstance(data, Interactions):
@@ -126,7 +136,18 @@ def parse_rows(
 
 
 def parse_test(raw: Any, items: Labels, histories: Histories, users: Labels | None) -> Histories:
-    """Return held-out items in the rows of these people; at least one person has some."""
+    """Return the held-out items of these people, a row for each person in the same order.
+
+    Args:
+        raw: The value that a caller passed as `test`.
+        items: The items of the model.
+        histories: The people's histories, which must not have a held-out item.
+        users: The labels of the people; None if their histories came as a matrix.
+
+    Raises:
+        DataError: The users or shapes do not match, nobody has a held-out item, or an item is in
+            `histories` too.
+    """
     hidden, test_users, _ = parse_rows(raw, items, "test")
     if test_users is None and users is not None:
         raise DataError("test must name its users, as user_items does: rows do not say whose")
@@ -137,7 +158,7 @@ def parse_test(raw: Any, items: Labels, histories: Histories, users: Labels | No
         if unknown:
             share = f"{unknown:,} of {hidden.n_interactions:,} interactions"
             warn_caller(f"test: {share} are of people who are not in user_items, and do not count")
-        # An empty last row, which people who are not in the test get as row -1.
+        # People who are not in the test have row -1. Append an empty row, which -1 selects.
         indptr = np.append(hidden.indptr, hidden.indptr[-1])
         hidden = Histories(indptr, hidden.indices, len(items)).take(rows)
     if hidden.n_users != histories.n_users:
@@ -145,7 +166,7 @@ def parse_test(raw: Any, items: Labels, histories: Histories, users: Labels | No
     if not hidden.n_interactions:
         raise DataError("test must hold something to find")
     cells, wanted = _number_cells(histories), _number_cells(hidden)
-    # Cells ascend, so that few of them are found without looking at all.
+    # Cells are in ascending order, so each of `wanted` is found by bisection.
     in_both = wanted[np.append(cells, -1)[np.searchsorted(cells, wanted)] == wanted]
     if len(in_both):
         user, item = divmod(int(in_both[0]), histories.n_items)
@@ -155,7 +176,7 @@ def parse_test(raw: Any, items: Labels, histories: Histories, users: Labels | No
 
 
 def _number_cells(histories: Histories) -> Int64:
-    """Return a number for the row and the column of each entry."""
+    """Return one number for each entry, which combines its row and its column."""
     return histories.users_of_entries() * histories.n_items + histories.indices
 
 
@@ -165,8 +186,8 @@ def warn_about_ratings(name: str, not_positive: int, rows: int) -> None:
 
 
 def warn_caller(message: str) -> None:
-    """Warn at the line outside of this package that called."""
-    # A warning is shown once for each line, which should be one of the caller's program.
+    """Warn with the position of the line outside of this package that led to this call."""
+    # Python shows a warning once for each line. The line should be in the caller's program.
     frame, depth = inspect.currentframe(), 1
     while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):
         frame, depth = frame.f_back, depth + 1
@@ -174,7 +195,7 @@ def warn_caller(message: str) -> None:
 
 
 def parse_histories(raw: Any, name: str = "user_items") -> Histories:
-    """Return the histories in a matrix; a sparse array of one dimension is one person."""
+    """Return the histories in a matrix. An array of one dimension is the history of one person."""
     if isinstance(raw, Histories):
         return raw
     matrix = check_matrix(raw if hasattr(raw, "tocsr") else _to_sparse(raw, name), name)
@@ -194,7 +215,10 @@ def _to_sparse(raw: Any, name: str) -> Matrix:
 
 
 def check_matrix(raw: Any, name: str) -> Matrix:
-    """Return a sparse matrix of numbers whose arrays fit together, as compiled code needs it."""
+    """Return a sparse matrix of numbers, or raise a `DataError`.
+
+    Compiled code reads the arrays of the matrix without checks, so they are checked here.
+    """
     if not hasattr(raw, "tocsr"):
         raise DataError(f"{name} must be a sparse matrix, got {type(raw).__name__}")
     if raw.dtype.kind not in "biuf":
@@ -219,8 +243,9 @@ def check_positive(name: str, value: Any) -> int:
 
 
 def parse_tags(item_features: Any, n_items: int) -> Tags:
-    """Return the tags of a catalogue, of a list of mappings, or the columns of a matrix."""
-    # A catalogue is recognised by its tags: its class would import cryptography.
+    """Return the tags of a catalogue or a list of mappings; each column of a matrix is a tag."""
+    # A catalogue is recognised by its attribute `tags`: importing its class would import
+    # cryptography.
     catalogue_tags = getattr(item_features, "tags", None)
     if isinstance(catalogue_tags, Tags):
         tags = catalogue_tags
@@ -262,7 +287,7 @@ def _parse_traits(row: int, raw: Any) -> Traits:
 
 
 def parse_times(raw: Matrix, histories: Histories) -> NDArray[np.int64]:
-    """Return the rank of the time of each entry of the histories, in their order."""
+    """Return a rank for each entry of the histories, by its time in a matrix of times."""
     times = check_matrix(raw, "times")
     if times.shape != (histories.n_users, histories.n_items):
         raise DataError(
@@ -272,7 +297,8 @@ def parse_times(raw: Matrix, histories: Histories) -> NDArray[np.int64]:
     times = sparse.csr_array(times, copy=True)
     times.sort_indices()
     entries, wanted = times.tocoo(), _number_cells(histories)
-    # -1 at the end: where nothing is found, the search returns a place that compares as different.
+    # The search returns the last place for an entry beyond all cells. There is a -1, which equals
+    # no entry.
     cells = np.append(entries.row.astype(np.int64) * histories.n_items + entries.col, -1)
     places = np.searchsorted(cells[:-1], wanted)
     if (cells[places] != wanted).any():

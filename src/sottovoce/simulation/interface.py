@@ -1,4 +1,4 @@
-"""The interface of engines: a backend may be exchanged, the algorithm stays the same."""
+"""The interface of engines, which compute the same algorithm on different hardware."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ReportSums:
-    """All that the server learns of one epoch."""
+    """All that the server learns from one epoch."""
 
     sums: NDArray[np.int64]
-    """Sum of signs by direction."""
+    """For each direction, the sum of the signs of its reports."""
     n_reports: int
 
 
 class Engine(ABC):
-    """Everybody's devices at once. The same settings give the same bits on every engine.
+    """A simulation of all devices. The same settings give the same bits on every engine.
 
-    Close an engine, or use it as a context manager.
+    Close an engine after use, or use it as a context manager.
     """
 
     name: ClassVar[str]
-    """As in the registry."""
+    """The name in the registry of engines."""
 
     def __init__(self, n_items: int, settings: Settings):
         self.n_items = n_items
@@ -53,44 +53,49 @@ class Engine(ABC):
 
     @abstractmethod
     def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        """Return the same reports one by one, N x k for the N participants (for tests)."""
+        """Return the reports that `collect` adds up, N x k for N participants (for tests)."""
 
     @abstractmethod
     def solve_user_vectors(self, V: Float32) -> Float32:
-        """Return the vector of everybody in the data set, N x F."""
+        """Return the vectors of the N people in the data set, N x F."""
 
     @abstractmethod
     def compute_ranks(self, V: Float32, *, informed: bool = False, every: int = 1) -> Ranks:
-        """Rank the test item of everybody who has one.
+        """Rank the test item of each person who has one.
 
         Args:
             V: The item matrix.
-            informed: Rank by what devices compute with their side information, not by `x . v`.
+            informed: Rank by the scores that devices compute with side information, and not just
+                by `x . v`.
             every: Test only every nth person of each part.
         """
 
     @abstractmethod
     def map_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
-        """Call a function where the people of the data set are, part by part in their order."""
+        """Call a function with the engine of each part, and return the results in order.
+
+        The parts are those of the people of the data set, not those of people resampled from them.
+        The function runs in the process that holds the part.
+        """
 
     def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
-        """Run one epoch; return the next item matrix and the number of reports it is made of.
+        """Run one epoch; return the next item matrix and the number of reports in the epoch.
 
         Args:
             V: The item matrix.
             epoch: The epoch, counted from 0.
-            row_limit: As a live server limits rows against attackers
-                (`training.items.limit_row_lengths`); 0: no limit.
+            row_limit: The limit for rows of the item matrix with which a live server resists
+                attackers (`training.items.limit_row_lengths`); 0: no limit.
         """
-        # `collect` checks its own copy; the update below needs V in the same type.
+        # `collect` converts V for itself; the update below needs the converted V, too.
         V = self.check_items(V)
         collected = self.collect(V, epoch)
         sums = collected.sums
-        # Where few people take turns, an epoch may have no participant. Then it estimates nothing,
-        # and no proxy hands dummies in.
+        # If each person takes part in few epochs, an epoch may have no participant. Its estimate is
+        # 0, and it has no dummies, because no proxy sends anything.
         if collected.n_reports:
             sums = sums + self._draw_dummies(epoch)
-        # At least one report, so that the estimate of an empty epoch is 0 and not 0 / 0.
+        # At least 1, so that the estimate of an empty epoch is 0 and not 0 / 0.
         V = compute_next_items(
             V,
             sums,
@@ -103,10 +108,12 @@ class Engine(ABC):
         return V, collected.n_reports
 
     def check_items(self, V: Float32) -> Float32:
-        """Return an item matrix as compiled code, which does not look where it reads, needs it.
+        """Check an item matrix, and convert it to a writable float32 array in C order.
+
+        Compiled code needs this check, because it does not check where it reads.
 
         Raises:
-            SettingsError: It has another shape.
+            SettingsError: The shape is wrong.
             DivergedError: An entry is not finite, or too large for devices.
         """
         shape = (self.n_items, self.settings.factors)
@@ -114,12 +121,12 @@ class Engine(ABC):
             raise SettingsError(f"the item matrix must be {shape[0]} x {shape[1]}, got {V.shape}")
         if not is_within_bounds(V):
             raise DivergedError("the item matrix must have entries that devices accept")
-        # Loops are compiled for arrays that may be written to; an array from another process may
-        # be read-only.
+        # Loops are compiled for writable arrays, but an array from another process may be
+        # read-only.
         return np.require(V, np.float32, ["C", "W"])
 
     def _draw_dummies(self, epoch: int) -> NDArray[np.int64]:
-        """Return the sums of the uniform reports that the proxy mixes in."""
+        """Return the sums of signs of the dummies that the proxy adds."""
         n_directions = self.mechanism.n_directions
         chance = stream(self.settings.seed, "dummy", epoch)
         reports = chance.integers(2 * n_directions, size=self.settings.dummies, dtype=np.uint32)
@@ -136,11 +143,7 @@ class Engine(ABC):
 
 
 class LocalEngine(Engine):
-    """An engine over people who are in the memory of this process.
-
-    A part of a larger population is an engine over its people with the number of the first one:
-    reports are a function of that number, so parts add up to the whole.
-    """
+    """An engine for one part of the people, in the memory of this process."""
 
     def __init__(self, part: Part, settings: Settings):
         super().__init__(part.histories.n_items, settings)
@@ -148,7 +151,7 @@ class LocalEngine(Engine):
         self.people = part.people
         """The people who report."""
         self.histories = part.histories
-        """The people of the data set, from whom the others may have been made."""
+        """The histories of the people of the data set, from whom `people` may be resampled."""
 
     @property
     def holdout(self) -> Holdout:
@@ -176,7 +179,7 @@ class LocalEngine(Engine):
 
 
 class EpochConstants(NamedTuple):
-    """Public numbers of one epoch for a kernel, which also gets those of the mechanism."""
+    """The public numbers of one epoch, which a kernel needs besides those of the mechanism."""
 
     seed: np.uint64
     epoch: int
@@ -204,10 +207,10 @@ def make_epoch_constants(
 
 
 class PartedEngine(Engine):
-    """An engine over several parts, which joins their answers; each part checks V itself."""
+    """An engine that combines the results of several parts. The engine of each part checks V."""
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
-        # Sums are whole numbers, so any division into parts gives the same ones.
+        # Sums are whole numbers, so any division into parts gives the same sums.
         sums, n_reports = np.zeros(self.mechanism.n_directions, np.int64), 0
         for part in self._map_reporting_parts(lambda engine: engine.collect(V, epoch)):
             sums += part.sums
@@ -215,7 +218,7 @@ class PartedEngine(Engine):
         return ReportSums(sums, n_reports)
 
     def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        # numpy concatenates no empty list, and there may be no part.
+        # An empty array comes first, because numpy cannot concatenate zero arrays.
         no_reports = np.empty((0, self.settings.reports), np.uint32)
         parts = self._map_reporting_parts(lambda engine: engine.list_reports(V, epoch))
         return np.concatenate([no_reports, *parts])
@@ -229,12 +232,12 @@ class PartedEngine(Engine):
         )
 
     def _map_reporting_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
-        # An engine overrides this where the people who report are made out of the data set's.
+        # An engine overrides this if resampled people are divided into parts of their own.
         return self.map_parts(function)
 
 
 class StreamedEngine(PartedEngine):
-    """An engine with one part in memory at a time, for any number of people on one machine."""
+    """An engine that holds one part in memory at a time, for any number of people."""
 
     name: ClassVar[str] = "streamed"
 
@@ -252,5 +255,5 @@ class StreamedEngine(PartedEngine):
 def build_local_engine(
     parts: Parts, settings: Settings, make: Callable[[Part], LocalEngine]
 ) -> Engine:
-    """Make the engine of the only part, or one that goes through several."""
+    """Return the engine of the only part, or a `StreamedEngine` if there are several parts."""
     return make(parts[0]) if len(parts) == 1 else StreamedEngine(parts, settings, make)

@@ -1,7 +1,8 @@
-"""Is a shop large enough? Try the real plan for its numbers in invented shops of its shape.
+"""An estimate of whether a shop is large enough: its real plan, tried in invented shops.
 
-Nobody knows the tastes of a shop before it learns, so several are tried: with few tastes and with
-many, sharp and blurred. Their differences show how uncertain the answer is.
+The invented shops have the shop's numbers of people and items. Nobody knows the tastes of a shop's
+people before it learns, so several kinds are tried: few tastes or many, sharp or blurred. The
+differences between their results show how uncertain the estimate is.
 """
 
 from collections.abc import Callable
@@ -30,25 +31,25 @@ Verdict = Literal["yes", "barely", "no", "unknown"]
 
 # The invented shops: the number of tastes, and the share of a history that is the person's own.
 SHOP_KINDS = tuple((tastes, focus) for tastes in (3, 6, 10) for focus in (0.6, 0.8))
-# Items of a list.
+# Number of items in a recommended list.
 LIST_LENGTH = 10
-# People of each shop whose lists are measured.
+# The largest number of people in each shop whose lists are measured.
 MAX_TESTED_PEOPLE = 2_000
-# Lists that are better than popularity by less than this are hardly worth a training.
+# Lists that are better than popularity by less than this share are hardly worth a training.
 MIN_GAIN = 0.1
-# Time of one core for one shop. Where all people would take longer, fewer report.
+# Time of one core for one shop. If all people would take longer, fewer people are simulated.
 MAX_SECONDS_PER_SHOP = 35.0
-# With fewer people a shop says nothing about a larger one.
+# A simulation with fewer people says nothing about a larger shop.
 MIN_PEOPLE_TRIED = 1_000
 # Longer trainings are refused: they would take too long to try.
 MAX_EPOCHS_TRIED = 260
-# A list of ten of fewer items would show half of the catalogue.
+# If a shop has fewer items, a list of ten shows more than half of them.
 MIN_SHOP_ITEMS = 20
 
 
 @dataclass(frozen=True)
 class ShopResult:
-    """How good lists were in one invented shop: HR@10 against the whole catalogue."""
+    """The quality of lists in one invented shop: HR@10 among the whole catalogue."""
 
     tastes: int
     focus: float
@@ -56,14 +57,14 @@ class ShopResult:
     lists: list[float]
     """HR@10 after each epoch."""
     popularity: float
-    """HR@10 of counts of what all its people touched, which are not private."""
+    """HR@10 of the most popular items, by counts that are not private."""
     chance: float
     """HR@10 of a random list."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """A figure over the shops."""
+    """The mean, the least and the largest value of a number in the invented shops."""
 
     mean: float
     least: float
@@ -76,32 +77,36 @@ class Range:
 
 @dataclass(frozen=True)
 class ShopOutlook:
-    """What is promised to a person, how long it takes, and how good lists are."""
+    """The plan of a shop, its privacy, its duration, and how good lists were in invented shops."""
 
     about: PublicNumbers
     budget: Budget
     settings: Settings
     simulated: int
-    """People of each invented shop: all, or as many as time allows."""
+    """Number of people in each invented shop: all of the real shop, or as many as time allows."""
     shops: list[ShopResult]
     accounts: bool = False
-    """Whether reports need accounts: then the promise is for one of them."""
+    """Whether reports need accounts; the promise is then for one account."""
 
     @property
     def least_clients(self) -> int:
-        """The crowd that devices can be promised: who takes part in a week, if that is enough."""
+        """The least crowd that the terms can promise to devices.
+
+        It is the number of people who report in a week, but not below the usual minimum. With
+        dummies it is 1.
+        """
         if self.settings.dummies:
             return 1
         return max(self.settings.estimate_crowd(self.about.people), Participation.least_clients)
 
     @property
     def weeks(self) -> int:
-        """The weeks that an epoch takes: one, or until its crowd has come."""
+        """The number of weeks that an epoch takes until its crowd is complete; at least one."""
         return max(ceil(self.least_clients / (self.about.people * self.settings.share)), 1)
 
     @cached_property
     def privacy_report(self) -> PrivacyReport:
-        """The privacy costs as `sottovoce privacy` shows them."""
+        """The privacy report of the plan, as `sottovoce privacy` shows it."""
         crowd = max(self.settings.estimate_crowd(self.about.people), self.least_clients)
         return make_privacy_report(self.settings.event(self.about.items), crowd)
 
@@ -126,25 +131,30 @@ class ShopOutlook:
 
     @property
     def curve(self) -> list[float]:
-        """HR@10 of lists after each epoch, in the mean over shops."""
+        """The mean HR@10 of the lists of all shops, after each epoch."""
         epochs = zip(*(result.lists for result in self.shops), strict=True)
         return [float(np.mean(values)) for values in epochs]
 
     @property
     def better_after(self) -> int | None:
-        """Epochs from which on lists are better than popularity, in the mean; None: never."""
+        """The epoch from which on lists stay better than popularity, in the mean; None: never."""
         worse = [n for n, hr in enumerate(self.curve, 1) if hr <= self.popularity.mean]
         first = max(worse, default=0) + 1
         return None if first > len(self.curve) else first
 
     @property
     def verdict(self) -> Verdict:
-        """`yes`: better than popularity in every shop, and by a tenth of it in the mean."""
+        """Whether recommended lists are better than popularity.
+
+        `yes`: in every shop, and in the mean by at least a tenth of popularity's HR@10. `barely`:
+        only in the mean. `no`: not even in the mean. `unknown`: the verdict is not `yes`, but fewer
+        people were simulated than the shop has.
+        """
         if all(result.lists[-1] > result.popularity for result in self.shops) and (
             self.lists.mean >= (1 + MIN_GAIN) * self.popularity.mean
         ):
             return "yes"
-        # With more people lists are no worse, so only a `yes` of fewer people holds for all.
+        # Lists do not become worse with more people, so a `yes` for fewer people holds for all.
         if self.simulated < self.about.people:
             return "unknown"
         return "barely" if self.lists.mean > self.popularity.mean else "no"
@@ -166,11 +176,11 @@ def make_shop_outlook(
     ('no', 10.0)
 
     Args:
-        about: People a week, items, and the typical length of a history.
-        budget: What a person may spend.
+        about: People per week, number of items, and the typical length of a history.
+        budget: The epsilon that a person may spend.
         seed: Seed of the invented people and of their reports.
         on_shop: Called with the result of each shop.
-        max_seconds: Time of one core for one shop.
+        max_seconds: Seconds that one core may take for one shop.
         accounts: Whether reports need accounts.
 
     Raises:
@@ -185,7 +195,7 @@ def make_shop_outlook(
     if settings.epochs > MAX_EPOCHS_TRIED:
         raise SettingsError(
             f"this plan has {settings.epochs:,} epochs, more than {MAX_EPOCHS_TRIED}: name a "
-            "smaller central budget, or a local one beside it"
+            "smaller central budget, or a local budget too"
         )
     affordable = _limit_people(about, settings, max_seconds)
     tried = settings if affordable == about else _plan(affordable, budget, seed)
@@ -201,9 +211,10 @@ def _plan(about: PublicNumbers, budget: Budget, seed: int) -> Settings:
 
 
 def _limit_people(about: PublicNumbers, settings: Settings, max_seconds: float) -> PublicNumbers:
-    """Return the same shop with as many people as can report in this time of one core."""
-    # Seconds that were measured on the cpu engine, right within a factor of two. A turn costs time
-    # for itself, for each direction and for each report; inventing a person costs 4e-5.
+    """Return the shop with only as many people as one core can simulate in this time."""
+    # Seconds measured on the cpu engine, correct within a factor of two. `turn` is the time of one
+    # person in one epoch, with one term for all directions and one for all reports. Inventing a
+    # person takes 4e-5.
     turn = 1e-5 + 6e-10 * about.items * settings.factors + 6e-8 * settings.reports
     people = int(max_seconds / (4e-5 + turn * settings.turns))
     if people < min(about.people, MIN_PEOPLE_TRIED):
@@ -215,8 +226,9 @@ def _limit_people(about: PublicNumbers, settings: Settings, max_seconds: float) 
 
 
 def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float) -> ShopResult:
-    """Train in one invented shop; the seed of the settings fixes all of it."""
-    # The median person has as many items as `about` says, and one more, which is left out.
+    """Train in one invented shop. The result is a function of the settings and their seed."""
+    # A typical person has as many items as `about` says, and one more, which is held out. `length`
+    # is the mean of the lengths, whose median is one item above `about.history`.
     length, seed = (about.history + 1) * np.exp(LENGTH_SIGMA**2 / 2), settings.seed
     everybody = shop(about.people, about.items, length, tastes, seed, focus=focus)
     ids = np.arange(about.people), np.arange(about.items)
@@ -225,7 +237,7 @@ def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float
     histories, hidden = split.train.some(0, n), split.left_out.some(0, n)
 
     def measure(state: TrainingState) -> Record:
-        # Lists as devices make them, but without tags.
+        # Compute lists as devices do, but without tags.
         model = make_device_model(state.V, settings, make_empty_tags(about.items))
         X, W = to_factors(model, histories)
         return {"hr": hit_ratio(rank_hidden(X, W, histories, hidden), LIST_LENGTH)}

@@ -1,7 +1,8 @@
-"""Whose devices are simulated: the people of a data set, or any number made out of them.
+"""The people whose devices are simulated: those of a data set, or any number resampled from them.
 
-A made person has the history of somebody who is drawn with replacement, without about a tenth of
-it. Both are functions of the seed and the person's number, so nobody needs memory of their own.
+A resampled person has the history of a person of the data set, drawn with replacement, without
+about a tenth of its items. Both the draw and the dropped items are functions of the seed and the
+resampled person's number, so nothing is stored for each resampled person.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from sottovoce.simulation.random_words import RESAMPLING_PURPOSE, multiply_high,
 
 Int64 = NDArray[np.int64]
 
-# An item of a made person's history is dropped when its 16 random bits are below this: a tenth.
+# An item of a resampled person's history is dropped if its 16 random bits are below this number,
+# which is a tenth of 2^16.
 DROPPED_OF_65536 = 6554
 # Each item needs 16 bits, so one draw of four words is enough for this many items.
 ITEMS_PER_DRAW = 4 * WORDS_PER_DRAW
@@ -36,23 +38,25 @@ ITEMS_PER_DRAW = 4 * WORDS_PER_DRAW
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """N people with numbers of their own; reports are a function of the number."""
+    """Simulated people. Each has a number, which determines the random words of their reports."""
 
     histories: Histories
     first: int = 0
-    """The number of the first: other than 0 for a shard of more people."""
+    """The number of the first person. It is above 0 for a shard that is not the first."""
     resampled: int | None = None
-    """The number of people made out of the histories; None: the histories are theirs."""
+    """How many people are resampled from the histories. None: each history is one person's own."""
     chosen: Int64 | None = None
-    """The number of the owner of each history; None: consecutive from the first."""
+    """The number of the person with each history. None: consecutive numbers from `first` on."""
 
     def __post_init__(self) -> None:
         if self.chosen is not None and (
             self.resampled is not None or len(self.chosen) != self.histories.n_users
         ):
-            raise SettingsError("each history must have one number, and nobody be made of them")
+            raise SettingsError(
+                "chosen must have one number for each history, and cannot be used with resampled"
+            )
         if self.resampled is not None and not (self.resampled >= 1 and self.histories.n_users):
-            raise SettingsError("resampled people need a history to draw, and one of them at least")
+            raise SettingsError("resampled must be at least 1, and there must be a history to draw")
 
     def __len__(self) -> int:
         return self.histories.n_users if self.resampled is None else self.resampled
@@ -61,7 +65,7 @@ class People:
         return self.first + places if self.chosen is None else self.chosen[places]
 
     def some(self, begin: int, end: int) -> People:
-        """Return the people at these places, as views; each keeps their number."""
+        """Return the people at places `begin` to `end`, as views. Each keeps their number."""
         if self.resampled is not None:
             return People(self.histories, self.first + begin, end - begin)
         if self.chosen is not None:
@@ -73,24 +77,30 @@ class People:
         if self.resampled is None:
             return self.histories.take(places)
         numbers = self.get_numbers(places)
-        # Draw 0 chooses the history; the draws after it choose which of its items are dropped.
+        # Draw 0 chooses the history. The later draws choose which of its items are dropped.
         random_words = philox((seed, RESAMPLING_PURPOSE), np.array(0), numbers, 0, 0)[:, 0]
         rows = multiply_high(random_words, self.histories.n_users)
         return _drop_a_tenth(self.histories.take(rows.astype(np.int64)), numbers, seed)
 
 
 def _drop_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
-    """Return the histories, drawn for people with these numbers, without a tenth of the items."""
-    # As many draws for each history as it has groups of `ITEMS_PER_DRAW` items.
+    """Return the histories without about a tenth of their items.
+
+    Args:
+        histories: The histories that were drawn for the resampled people.
+        numbers: The number of the resampled person of each history.
+        seed: The seed of the training.
+    """
+    # Each history needs one draw for every `ITEMS_PER_DRAW` items.
     n_draws = -(-np.diff(histories.indptr) // ITEMS_PER_DRAW)
     first_draws = np.cumsum(n_draws) - n_draws
     owners, users = np.repeat(numbers, n_draws), histories.users_of_entries()
     draws = 1 + np.arange(len(owners)) - np.repeat(first_draws, n_draws)
     random_words = philox((seed, RESAMPLING_PURPOSE), draws, owners, 0, 0)
-    # Little-endian words on any machine, so that each has its 16-bit pieces in the same order.
+    # The words are little-endian on any machine, so that their 16-bit pieces have the same order.
     pieces = random_words.astype("<u8").view("<u2").ravel()
     places = np.arange(histories.n_interactions) - histories.indptr[users]
-    # The 16 bits of an item are found by its place in its own history.
+    # The piece of an item is given by its place within its own history.
     remains = pieces[first_draws[users] * ITEMS_PER_DRAW + places] >= DROPPED_OF_65536
     lengths = np.bincount(users[remains], minlength=len(numbers))
     return Histories(
@@ -102,27 +112,27 @@ def _drop_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some people, in memory."""
+    """A part of the people, in memory."""
 
     people: People
     holdout: Holdout | None = None
-    """The test items of the people of the data; None: nobody is tested."""
+    """The test items of the people of the data set; None: nobody is tested."""
 
     @property
     def histories(self) -> Histories:
-        """The histories of the data, also where other people are made out of it."""
+        """The histories of the data set, even if people are resampled from them."""
         return self.people.histories
 
 
 class Parts(ABC):
-    """All people, each in one part, in the order of their numbers.
+    """All people, divided into parts in the order of their numbers.
 
-    Reports, the test item and what it is ranked against are functions of a person's number: any cut
-    gives the same reports and ranks, and what is computed part by part adds up.
+    A person's reports, test item and negatives are functions of the person's number. So any
+    division gives the same reports and ranks, and results of the parts can be added up.
     """
 
     n_users: int
-    """The people of the data."""
+    """The number of people in the data set."""
     n_items: int
 
     @abstractmethod
@@ -136,7 +146,7 @@ class Parts(ABC):
         return (self[index] for index in range(len(self)))
 
     def resample(self, people: int) -> Parts:
-        """Make this number of people out of these, who report in their place.
+        """Return this number of people, resampled from these, who report in their place.
 
         Raises:
             SettingsError: The histories are in shards.
@@ -148,7 +158,7 @@ class Parts(ABC):
 
     @abstractmethod
     def compute_fingerprint(self) -> str:
-        """Return a name for the data and the test items: no run continues on other data."""
+        """Return a hash of the data and the test items. A run continues only if it is the same."""
 
 
 class WholeParts(Parts):
@@ -160,7 +170,7 @@ class WholeParts(Parts):
 
     @classmethod
     def from_data(cls, data: Interactions, rule: HoldoutRule) -> WholeParts:
-        """Hold out a test item of everybody by the rule."""
+        """Return the people of the data, with a test item of each held out by the rule."""
         split = leave_one_out(data, rule.split, rule.seed)
         side_information = SideInformation.from_split(data, split, tags=rule.tags, time=rule.time)
         holdout = Holdout(sample_candidates(split, rule.negatives, rule.seed), side_information)
@@ -176,14 +186,14 @@ class WholeParts(Parts):
         return WholeParts(replace(self._part, people=replace(self._part.people, resampled=people)))
 
     def drop_resampling(self) -> WholeParts:
-        """Return the people of the data, who report themselves."""
+        """Return the people of the data set, who then report themselves."""
         return WholeParts(replace(self._part, people=replace(self._part.people, resampled=None)))
 
     def compute_fingerprint(self) -> str:
         holdout = self._part.holdout
         if holdout is None:
             return compute_fingerprint(self._part.histories)
-        # What devices know decides on the metrics, so it is part of the name where it counts.
+        # Tags and times change the metrics, so they are part of the hash if devices use them.
         tags, times = holdout.side_information.tags, holdout.candidates.split.times
         arrays: list[NDArray[Any]] = [tags.table.indptr, tags.table.indices] if tags.names else []
         if holdout.side_information.weights is not None and times is not None:
@@ -191,15 +201,15 @@ class WholeParts(Parts):
         return compute_fingerprint(self._part.histories, *arrays)
 
     def cut(self, pieces: int) -> Parts:
-        """Return the people who report in this number of parts, as views."""
+        """Divide the people who report into this number of parts, which are views."""
         n_people = len(self._part.people)
-        # Never more pieces than people: an empty piece would have nothing to compute.
+        # There are never more parts than people: an empty part would have nothing to compute.
         bounds = np.linspace(0, n_people, min(pieces, max(n_people, 1)) + 1).astype(np.int64)
         return CutParts(self, bounds.tolist())
 
 
 class CutParts(Parts):
-    """Pieces of a whole, which are views of it."""
+    """Parts that are views of one whole."""
 
     def __init__(self, whole: WholeParts, bounds: list[int]):
         self._whole = whole
@@ -211,10 +221,10 @@ class CutParts(Parts):
 
     def __getitem__(self, index: int) -> Part:
         part, begin, end = self._whole[0], *self._bounds[index : index + 2]
-        # Made people have no test item; the people of the data are tested elsewhere.
+        # Resampled people have no test item. The people of the data set are tested by other parts.
         if part.people.resampled is not None:
             return Part(part.people.some(begin, end))
-        # The people of the data are tested in the piece in which they report.
+        # The people of the data set are tested in the part in which they report.
         holdout = None if part.holdout is None else part.holdout.some(begin, end)
         return Part(part.people.some(begin, end), holdout)
 
@@ -226,13 +236,13 @@ class CutParts(Parts):
 
 
 class StoredParts(Parts):
-    """Shards in a folder; each is read when it is needed, and not kept in memory."""
+    """A part for each shard in a folder. It is read when it is needed and not kept in memory."""
 
     def __init__(self, shards: Shards, rule: HoldoutRule):
         self._shards = shards
         self._rule = rule
         self.n_users, self.n_items = shards.n_users, shards.n_items
-        # The place of the test item of each person: all that stays in memory of everybody.
+        # The place of each person's test item is all that is kept in memory for every person.
         n_choices = [count_choices(data, rule.split) for data in shards]
         self._places = draw_choices(np.concatenate(n_choices), rule.seed).astype(np.int32)
 
@@ -244,7 +254,7 @@ class StoredParts(Parts):
         places = self._places[first : first + data.n_users].astype(np.int64)
         split = take_out(data, places, rule.split, rule.seed)
         side_information = replace(
-            # Tags are those of the catalogue and not of one shard, so they are built once for all.
+            # Tags belong to the catalogue and not to a shard, so they are built only once.
             SideInformation.from_split(data, split, tags=False, time=rule.time),
             tags=self._tags,
         )
@@ -261,5 +271,5 @@ class StoredParts(Parts):
 
 
 def make_parts(data: Interactions | Shards, rule: HoldoutRule) -> Parts:
-    """Return people in one part where the data is in memory, else in a part for each shard."""
+    """Return one part if the data is in memory, otherwise a part for each shard."""
     return StoredParts(data, rule) if isinstance(data, Shards) else WholeParts.from_data(data, rule)

@@ -43,6 +43,7 @@ export interface Account {
 
 /** A request for a token. */
 export interface TokenRequest {
+  /** The request, as it is sent to the proxy. */
   readonly bytes: Uint8Array;
   /** State that `finalize` needs. Store it before the request is sent. */
   readonly state: Uint8Array;

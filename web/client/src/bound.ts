@@ -21,7 +21,7 @@ import { MIN_LOUD_RATIO } from "./terms.js";
 /** Reports of one kind, each mixed with reports of others. */
 export interface ReportGroup {
   readonly epsilon: number;
-  /** rho. */
+  /** The loud fraction rho: the share of signed directions that are loud for one history. */
   readonly loudFraction: number;
   /** Number of reports in all epochs. */
   readonly rounds: number;
@@ -75,6 +75,7 @@ function sumPure(groups: readonly ReportGroup[]): number {
   return groups.reduce((sum, { epsilon, rounds }) => sum + epsilon * rounds, 0);
 }
 
+/** Return the epsilon of the composed groups, at the best of the loss cuts. */
 function compose(groups: readonly ReportGroup[], delta: number): number {
   const rounds = groups.reduce((sum, group) => sum + group.rounds, 0);
   const spread = Math.log((2 * 4 * rounds) / TAIL_SHARE) - Math.log(delta);
@@ -114,6 +115,7 @@ function getEntry(values: Float64Array, at: number): number {
   return values[at] as number;
 }
 
+/** Return gamma, the probability that a report is drawn uniformly at random. */
 function computeUniformChance({ epsilon, loudFraction }: ReportGroup): number {
   return 1 / (1 + loudFraction * (Math.exp(epsilon) - 1));
 }

@@ -18,7 +18,10 @@ export interface Terms {
   readonly reports: number;
   /** The largest number of epochs in which a device ever takes part, discarded ones included. */
   readonly epochs: number;
-  /** The fraction of epochs in which a device takes part; without an end, its chance in each. */
+  /**
+   * The fraction of epochs in which a device takes part. In a training without an end, it is the
+   * probability of taking part in each epoch.
+   */
   readonly share: number;
   /** The smallest number of devices whose reports are mixed; below it an epoch is discarded. */
   readonly leastClients: number;
@@ -55,7 +58,9 @@ export interface Manifest {
   readonly model: Bytes;
   /** SHA-256 of the catalogue file, which says what each row of the item matrix is. */
   readonly catalogue: Bytes;
-  /** The X25519 key to which reports of this epoch are sealed. null: no reports are asked for. */
+  /**
+   * The X25519 key with which reports of this epoch are sealed; null if no reports are asked for.
+   */
   readonly publicKey: Bytes | null;
   /** The key that the tokens of this epoch were made with, where reports need tokens. */
   readonly tokenKey: Bytes | null;

@@ -44,7 +44,7 @@ export interface FetchedRelease {
 
 /** One moment, read from both clocks. */
 export interface Instant {
-  /** Unix seconds. */
+  /** Unix seconds of the system clock. */
   readonly clock: number;
   /** Seconds of the monotonic clock, which nobody can set back. */
   readonly now: number;

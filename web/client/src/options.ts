@@ -39,8 +39,11 @@ export interface OpenOptions {
 
 /** The options of `Network.open`. */
 export interface NetworkOptions extends OpenOptions {
+  /** Name of the database. */
   name: string;
+  /** Tells the worker `batches` to make a batch. */
   make: (job: Job) => void;
+  /** Account for token requests, if the page has one. */
   account?: Account | null | undefined;
   timer?: Timer;
   entropy?: Entropy;

@@ -93,7 +93,7 @@ export class Poller {
     // The time of the next look must not depend on how long the check of new files took: a busy
     // thread could slow it down.
     await this.#timer.sleep(Math.max(this.network.fetching.workEnds - this.#timer.now(), 0));
-    return { isWell: error === null, retryAfter: waitSecondsOf(error) };
+    return { isWell: error === null, retryAfter: getWaitSeconds(error) };
   }
 
   /** Run a sync. Return its error, or null if it succeeded. */
@@ -215,7 +215,7 @@ function skipUntrusted(error: unknown): null {
 }
 
 /** Return the seconds during which the proxy wants no request. A postponed batch delays no look. */
-function waitSecondsOf(error: SottovoceError | null): number {
+function getWaitSeconds(error: SottovoceError | null): number {
   const isUnavailable = error instanceof UnavailableError && !(error instanceof PostponedError);
   return isUnavailable ? (error.retryAfter ?? 0) : 0;
 }

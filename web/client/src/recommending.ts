@@ -27,7 +27,7 @@ export interface TagReason {
   share: number;
 }
 
-/** What supports a recommendation. */
+/** A reason for a recommendation. */
 export type Reason = ItemReason | TagReason;
 
 /** One item that the owner has not touched yet. */

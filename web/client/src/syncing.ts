@@ -69,6 +69,7 @@ import {
   type Token,
 } from "./timing.js";
 
+/** The result of a sync. */
 export interface SyncResult {
   /** Epoch of the current manifest. */
   epoch: number;
@@ -244,7 +245,7 @@ export class Synchronizer {
     const { epoch, terms } = manifest;
     const hasSentNothingElse = this.#sentKind === null || this.#requestedEpoch === epoch + 1;
     const canRequest = account && hasSentNothingElse && at.clock < endOfEpoch(manifest);
-    if (!canRequest || refusal instanceof UnavailableError) return null; // this proxy gives no tokens either
+    if (!canRequest || refusal instanceof UnavailableError) return null; // a busy proxy would not answer a token request either
     if (!mayRequestToken(await outbox.readState(epoch), manifest, at.clock)) return null;
     const token = await outbox.drawToken(epoch + 1, (charges) =>
       drawToken(manifest, countTurnsLeft(terms, charges), at.clock, jitter, entropy),
@@ -483,7 +484,7 @@ export class Synchronizer {
       return "paused";
     }
     if (this.#sentKind === "request") {
-      return "next visit"; // another tab has made the batch
+      return "next visit"; // another tab has made the batch, but this visit must not send both
     }
     checkPatience(batch, clock());
     return { ...batch, bytes };

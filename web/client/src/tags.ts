@@ -24,7 +24,7 @@ const BANDS_PER_NUMBER = 10;
 
 /** The name of a tag. */
 export interface Tag {
-  /** `genre`, `year` ... */
+  /** Kind of the tag, such as "genre" or "year". */
   readonly kind: string;
   /** The label, or the band: "1990 to 1994". */
   readonly name: string;
@@ -94,7 +94,7 @@ function collectLabels(items: readonly ItemTags[]): Iterable<Column> {
     for (const [kind, names] of Object.entries(traits)) {
       if (typeof names === "number") continue;
       for (const name of names) {
-        const key = `${kind} ${name}`; // no kind has a space
+        const key = `${kind} ${name}`; // unambiguous, because no kind contains a space
         const column = columnsByLabel.get(key) ?? { tag: { kind, name }, items: [] };
         column.items.push(item);
         columnsByLabel.set(key, column);

@@ -106,7 +106,7 @@ export function toFields(terms: Terms): strict.Fields {
  */
 interface Rule {
   isWorse(accepted: Terms, asked: Terms): boolean;
-  /** `{0}` is the accepted value, `{1}` the new one. */
+  /** The sentence for the owner: `{0}` stands for the accepted value, `{1}` for the new one. */
   sentence: string;
 }
 

@@ -1,21 +1,21 @@
-/** What the age of a model means for its lists. */
+/** Explains what to expect from the lists of a young model. */
 
 import type { Manifest } from "sottovoce-client";
 import type { Curve } from "./state.js";
 import { formatAmount, formatEpochs } from "./words.js";
 
-/** In this many first epochs, each one changes a list a lot. */
+/** Number of first epochs of a service in which the model counts as young. */
 const YOUNG_EPOCHS = 3;
 
-/** What the age of a model is computed from: only public values. */
+/** The public values of a model on which its age depends. */
 export type ModelAge = Pick<Manifest, "epoch" | "items" | "reportsBehind"> & {
   terms: Pick<Manifest["terms"], "reports">;
 };
 
-/** Quality of the models and of a list of popular films, if it is measured. */
+/** The quality of the models and of a list of popular films, as far as it was measured. */
 export type LearningProgress = Pick<Curve, "points" | "popularity">;
 
-/** Return why a list may be poor; null for a mature model. */
+/** Return a sentence about why a list may be poor; null for a mature model. */
 export function describeYoungModel(
   model: ModelAge,
   progress: LearningProgress | null,

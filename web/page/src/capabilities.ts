@@ -1,9 +1,11 @@
-/** Checks what this browser lacks for the page. */
+/** Checks whether this browser offers everything that the page needs. */
 
-/** Name under which this browser stores the server's key. */
+/** Key of `localStorage` under which this browser stores the verification key of the server. */
 export const PINNED_KEY_NAME = "sottovoce-key";
 
-/** Return a sentence about what the browser lacks for this page, or null. */
+/**
+ * Return a sentence about the first missing capability, or null if the browser offers everything.
+ */
 export async function findMissing(): Promise<string | null> {
   if (!window.isSecureContext || crypto.subtle === undefined) {
     return (

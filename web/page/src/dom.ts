@@ -1,11 +1,11 @@
-/** Elements that are created by code with attributes and text only: nothing is ever parsed as markup. */
+/** Creates elements by code, from attributes and text only. No text is ever parsed as markup. */
 
 /** What an element may contain. */
 export type Child = Node | string | null | false;
 
 type Value = string | number | boolean | null | ((event: never) => void);
 
-/** Attributes; a function under `onclick` listens to `click`. */
+/** Attributes of an element. A function under `onclick` becomes a listener for `click`. */
 export type Attributes = Readonly<Record<string, Value>>;
 
 export function h<K extends keyof HTMLElementTagNameMap>(
@@ -38,7 +38,9 @@ function setAttribute(element: Element, name: string, value: Value): void {
   }
 }
 
-/** Set a text only if it has changed: screen readers read nothing twice. */
+/**
+ * Set the text of an element only if it has changed, so that screen readers do not read it twice.
+ */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -50,10 +52,10 @@ export function setVisible(element: HTMLElement, isVisible: boolean): void {
 const versions = new WeakMap<Element, string>();
 
 /**
- * Make a parent's children those of a list.
+ * Update the children of an element so that they show the items of a list.
  *
- * Unchanged items keep their element. If the focused element was replaced, its successor gets the
- * focus.
+ * The element of an unchanged item stays. If the focused element is replaced, the new element of
+ * its item gets the focus.
  */
 export function updateList<T extends { id: string }>(
   parent: HTMLElement,
@@ -65,7 +67,7 @@ export function updateList<T extends { id: string }>(
   const elements = items.map(
     (item) => present.get(JSON.stringify(item)) ?? createVersioned(item, make),
   );
-  const current = new Set(elements); // a history may have 100,000 items
+  const current = new Set(elements); // a set, because a history may have 100,000 items
   for (const child of [...parent.children]) if (!current.has(child)) child.remove();
   let next = parent.firstElementChild;
   for (const child of elements) {
@@ -96,7 +98,10 @@ function focusItem(parent: HTMLElement, id: string): void {
   same?.querySelector("button")?.focus();
 }
 
-/** Focus the button at a place in a list, or the last one before it, or another element. */
+/**
+ * Focus the button at an index of a list, or the last button if there are fewer, or else another
+ * element.
+ */
 export function focusAt(parent: HTMLElement, at: number, otherwise: HTMLElement): void {
   const buttons = parent.querySelectorAll<HTMLElement>("li > button, li .seen");
   (buttons[Math.min(at, buttons.length - 1)] ?? otherwise).focus();

@@ -1,11 +1,11 @@
 /**
- * Finds films by what people type: "spiderman" is Spider-Man, "godfather 2" is The Godfather: Part
- * II.
+ * Finds films by the titles that people type: "spiderman" finds Spider-Man, "godfather 2" finds The
+ * Godfather: Part II.
  *
  * Case, accents, punctuation, articles and the order of words do not matter. A word may be cut
- * short, two words may be written as one, and a number as a figure, a word or in Roman letters. If
- * nothing matches, the search takes titles with most of the same trigrams, and prefers well-known
- * ones.
+ * short, two words may be written as one, and a number may be written in digits, as a word or in
+ * Roman numerals. If no title matches, the search returns titles that share most of the typed
+ * trigrams, and prefers well-known ones.
  */
 
 import type { Film } from "./state.js";
@@ -13,27 +13,30 @@ import type { Film } from "./state.js";
 const COMBINING_MARKS = /\p{M}+/gu;
 const APOSTROPHES = /['’`]/gu;
 const SEPARATORS = /[^\p{L}\p{N}]+/gu;
-/** Alien³ is Alien 3. */
+/** Raised digits count as digits: Alien³ is found as "alien 3". */
 const RAISED_DIGITS = /[¹²³]/gu;
-/** Letters that are not a plain letter with a mark. */
+/** Replacements for letters that do not consist of a plain letter and a mark. */
 const PLAIN_LETTERS: Readonly<Record<string, string>> = {
   ...{ ß: "ss", æ: "ae", œ: "oe", ø: "o", ł: "l", đ: "d", ð: "d", þ: "th", ı: "i" },
 };
 const ODD_LETTERS = new RegExp(`[${Object.keys(PLAIN_LETTERS).join("")}]`, "gu");
-/** Words that may be missing on either side. */
+/** Words that may be missing in the title or in the typed text. */
 const SMALL_WORDS: ReadonlySet<string> = new Set(["the", "a", "an", "and"]);
-/** Words that add nothing before a number. */
+/** Words without meaning before a number, as in "part 2". */
 const PART_WORDS: ReadonlySet<string> = new Set(["part", "episode", "vol", "volume", "chapter"]);
 const ROMAN_NUMBERS = numberWords("i ii iii iv v vi vii viii ix x xi xii xiii");
 const SPELLED_NUMBERS = numberWords(
   "one two three four five six seven eight nine ten eleven twelve thirteen",
 );
-/** No series is longer; a larger number is part of a name, or a year. */
+/** Largest number that counts films of a series. Larger numbers are parts of names, or years. */
 const MAX_EPISODES = 30;
 const MIN_YEAR_DIGITS = 3;
-/** Two films with the same beginning may have nothing else in common. */
+/**
+ * Minimum number of films of a series. Two films with the same beginning may have nothing else in
+ * common.
+ */
 const MIN_SERIES_FILMS = 3;
-/** Separates two names; nobody types it. */
+/** Separator between the two names of a film. Typed text never contains it. */
 const NAME_SEPARATOR = "\n";
 
 function numberWords(words: string): ReadonlyMap<string, number> {
@@ -64,7 +67,7 @@ function dropSmallWords(words: readonly string[]): readonly string[] {
   return large.length === 0 ? words : large;
 }
 
-/** Return the number that a word stands for, if films are counted by it. */
+/** Return the number that a word stands for; null if it is not a number that counts films. */
 function parseNumber(word: string | undefined): number | null {
   if (word === undefined) return null;
   const number = /^\d+$/u.test(word)
@@ -73,13 +76,13 @@ function parseNumber(word: string | undefined): number | null {
   return number === undefined || number > MAX_EPISODES ? null : number;
 }
 
-/** Check for a word such as "part" in "rocky part 2". */
+/** Check whether the word at a place is one such as "part" in "rocky part 2". */
 function isBeforeNumber(words: readonly string[], at: number): boolean {
   return at > 0 && PART_WORDS.has(words[at] ?? "") && parseNumber(words[at + 1]) !== null;
 }
 
 /**
- * Write every number as a figure: "godfather part ii" is "godfather 2", but V for Vendetta keeps
+ * Write every number in digits: "godfather part ii" becomes "godfather 2", but V for Vendetta keeps
  * its V.
  */
 function writeFigures(words: readonly string[]): string[] {
@@ -90,12 +93,18 @@ function writeFigures(words: readonly string[]): string[] {
     .filter((_, at) => !isBeforeNumber(words, at));
 }
 
-/** How a name fits: the whole name, its first words, first letters, or words inside of it. */
+/**
+ * How the typed words fit a name, best first: they are the whole name, its first words, its first
+ * letters, or they occur elsewhere in it.
+ */
 const FIT_RANKS = { whole: 0, words: 1, letters: 2, inside: 3 } as const;
-/** The other name of a film fits a little worse. */
+/** Penalty for a fit of the film's other name. */
 const OTHER_NAME_PENALTY = 0.5;
 
-/** Rank a name as it is written and as it is counted, and take the better. */
+/**
+ * Return the better rank of two: with the words as they are written, and with all numbers in
+ * digits.
+ */
 function rankFit(name: readonly string[], typed: readonly string[]): number {
   const [own, question] = [dropSmallWords(name), dropSmallWords(typed)];
   return Math.min(
@@ -118,10 +127,11 @@ function rankExactFit(words: readonly string[], question: readonly string[]): nu
 
 interface IndexEntry {
   readonly film: Film;
-  /** The words of its own name, and of its other one. */
+  /** The words of the film's name, and of its other name. */
   readonly names: readonly (readonly string[])[];
-  /** Both names in one piece, and where a word begins that is not a small one. */
+  /** Both names without spaces. */
   readonly text: string;
+  /** Indexes in `text` at which words begin, except small ones. */
   readonly begins: readonly number[];
   readonly numbers: readonly number[];
 }
@@ -140,7 +150,8 @@ function createEntry(film: Film): IndexEntry {
 }
 
 /**
- * Check whether a word begins a word of the film, and perhaps ends in the next one: "spiderman".
+ * Check whether a typed word matches a film: it is the beginning of a word of the film, and may
+ * continue into the next one ("spiderman").
  */
 function hasWord({ film, text, begins, numbers }: IndexEntry, word: string): boolean {
   const number = parseNumber(word);
@@ -151,16 +162,19 @@ function hasWord({ film, text, begins, numbers }: IndexEntry, word: string): boo
   );
 }
 
-/** What films of one series begin with, and the place of the film in it, if its title says so. */
+/**
+ * The beginning that the names of a series share, and the number of the film in the series; null if
+ * its name has none.
+ */
 interface SeriesPlace {
   readonly series: string;
   readonly place: number | null;
 }
 
 /**
- * Find the series: two words, or fewer before a number or a colon.
+ * Find the series of a film. Its beginning is two words, or fewer before a number or a colon.
  *
- * A number that comes later counts parts of one film.
+ * A number that comes later counts the parts of one film.
  */
 function findPlace({ name }: Film): SeriesPlace {
   const words = dropSmallWords(splitWords(name));
@@ -178,15 +192,24 @@ interface Hit extends SeriesPlace {
   readonly fit: number;
 }
 
-/** Share of the typed trigrams that a title must have: one slip spoils three of them. */
+/**
+ * Minimum share of the typed trigrams that a title must have. One typing error spoils three of
+ * them.
+ */
 const MIN_SHARED_TRIGRAMS = 0.5;
-/** Titles that are less similar than this share of the best are left out. */
+/** Titles whose similarity is below this share of the best one are left out. */
 const MIN_SIMILARITY_SHARE = 0.7;
-/** What the length of a title and its being known weigh, against the trigrams that were typed. */
-const [LENGTH, KNOWN] = [0.5, 0.3];
+/**
+ * Weight of a second similarity that counts the trigrams of the title too, next to the share of
+ * typed trigrams.
+ */
+const TITLE_WEIGHT = 0.5;
+/** Weight of how well a film is known, next to the share of typed trigrams. */
+const FAMILIARITY_WEIGHT = 0.3;
 
 /**
- * Return three letters each, over the ends of words, in alphabetical order: fingers swap letters.
+ * Return all groups of three consecutive characters, also across words. The letters of a group are
+ * sorted, because people often swap letters when they type.
  */
 function makeTrigrams(words: readonly string[]): ReadonlySet<string> {
   const text = ` ${writeFigures(dropSmallWords(words)).join(" ")} `;
@@ -198,7 +221,7 @@ function makeTrigrams(words: readonly string[]): ReadonlySet<string> {
 /** An index of titles. */
 export class TitleIndex {
   readonly #entries: readonly IndexEntry[];
-  /** Trigrams of every name, once they are needed. */
+  /** Trigrams of every name, computed when they are first needed. */
   #trigrams: readonly (readonly ReadonlySet<string>[])[] = [];
   #ranks: ReadonlyMap<string, number> = new Map();
 
@@ -206,12 +229,15 @@ export class TitleIndex {
     this.#entries = films.map(createEntry);
   }
 
-  /** Set the ids that are known best, best first: films that fit the same are sorted by it. */
+  /**
+   * Set the ids of the best-known films, best known first. Films that fit equally well are sorted
+   * by it.
+   */
   setPopular(ids: readonly string[]): void {
     this.#ranks = new Map(ids.map((id, rank) => [id, rank]));
   }
 
-  /** Return the best `most` films: best fits first, and films of a series next to each other. */
+  /** Return at most `most` films: best fits first, and films of a series next to each other. */
   search(question: string, most: number): Film[] {
     const words = splitWords(question);
     if (words.length === 0) return [];
@@ -227,7 +253,7 @@ export class TitleIndex {
       .map((entry) => createHit(entry, typed));
   }
 
-  /** Find similar titles: "shinning" is The Shining. */
+  /** Find similar titles: "shinning" finds The Shining. */
   #findSimilar(words: readonly string[]): Film[] {
     if (this.#trigrams.length === 0)
       this.#trigrams = this.#entries.map(({ names }) =>
@@ -239,14 +265,14 @@ export class TitleIndex {
     );
     const best = similarities.reduce((one, other) => Math.max(one, other), 0);
     const score = (at: number) =>
-      (similarities[at] as number) + KNOWN * this.#computeFamiliarity(at);
+      (similarities[at] as number) + FAMILIARITY_WEIGHT * this.#computeFamiliarity(at);
     return [...similarities.keys()]
       .filter((at) => (similarities[at] as number) > MIN_SIMILARITY_SHARE * best)
       .sort((a, b) => score(b) - score(a))
       .flatMap((at) => this.#entries[at]?.film ?? []);
   }
 
-  /** Return 1 for the best-known film, down to 0. */
+  /** Return a number from 1 for the best-known film down to 0. */
   #computeFamiliarity(at: number): number {
     const rank = this.#ranks.get(this.#entries[at]?.film.id ?? "") ?? this.#ranks.size;
     return 1 - Math.log1p(rank) / Math.log1p(this.#ranks.size || 1);
@@ -254,13 +280,16 @@ export class TitleIndex {
 }
 
 /**
- * Return the share of typed trigrams that a name has, and a little of the reverse; 0 for too few.
+ * Return the similarity of a name to the typed text; 0 if they share too few trigrams.
+ *
+ * It is the share of typed trigrams that the name has, plus a smaller term that prefers names
+ * without many other trigrams.
  */
 function computeSimilarity(typed: ReadonlySet<string>, own: ReadonlySet<string>): number {
   let shared = 0;
   for (const trigram of typed) shared += Number(own.has(trigram));
   if (shared < MIN_SHARED_TRIGRAMS * typed.size) return 0;
-  return shared / typed.size + (LENGTH * 2 * shared) / (typed.size + own.size);
+  return shared / typed.size + (TITLE_WEIGHT * 2 * shared) / (typed.size + own.size);
 }
 
 function createHit(
@@ -272,10 +301,10 @@ function createHit(
 }
 
 /**
- * Sort hits: best fits first, then best-known ones, then series before single films, then short
+ * Sort hits: best fits first, then the best-known ones, then series before single films, then short
  * titles.
  *
- * A film with exactly the typed name is not part of a series.
+ * A film whose whole name was typed does not count as part of a series.
  */
 function sortHits(hits: readonly Hit[], ranks: ReadonlyMap<string, number>): Film[] {
   const firsts = findFirstFilms(hits);
@@ -308,7 +337,10 @@ function groupHits(hits: readonly Hit[], keyOf: (hit: Hit) => string): Hit[][] {
   return [...groups.values()];
 }
 
-/** Return, for each series without a number 1, its oldest film without a number. */
+/**
+ * Return the oldest film without a number of each series that has no number 1. It counts as the
+ * first film.
+ */
 function findFirstFilms(hits: readonly Hit[]): ReadonlySet<Hit> {
   const firsts = groupHits(hits, ({ series }) => series).flatMap((series) => {
     if (series.some(({ place }) => place === 1)) return [];
@@ -320,7 +352,7 @@ function findFirstFilms(hits: readonly Hit[]): ReadonlySet<Hit> {
   return new Set(firsts);
 }
 
-/** Sort a series by number, then films without a number by year. */
+/** Sort the films of a series by number, then those without a number by year. */
 function sortSeries(group: readonly Hit[], firsts: ReadonlySet<Hit>): Hit[] {
   const rank = (hit: Hit) => (firsts.has(hit) ? 1 : (hit.place ?? MAX_EPISODES + 1));
   return [...group].sort((a, b) => rank(a) - rank(b) || compareYears(a, b));

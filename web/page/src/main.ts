@@ -14,14 +14,17 @@ import { type Page, showPage, showSentence } from "./view/page.js";
 const KEY_PATTERN = /^[0-9a-f]{64}$/u;
 /** Seconds between two looks for news. */
 const PACE_SECONDS = 5;
-/** Epochs of the learning curve, at most. */
+/** Maximum number of epochs of the learning curve. */
 const MAX_CURVE_EPOCHS = 60;
 
 function readMeta(name: string): string {
   return document.querySelector<HTMLMetaElement>(`meta[name="${name}"]`)?.content.trim() ?? "";
 }
 
-/** Return the key that this browser began with; the page's key counts at the first visit only. */
+/**
+ * Return the verification key that this browser stored at its first visit. The page's key counts
+ * only at the first visit.
+ */
 function pinKey(pageKey: string): string {
   const pinned = localStorage.getItem(PINNED_KEY_NAME);
   if (pinned !== null && KEY_PATTERN.test(pinned)) return pinned;
@@ -44,10 +47,10 @@ async function start(): Promise<void> {
 async function startPage(pageKey: string, key: string): Promise<void> {
   const worker = (name: string) =>
     new Worker(trustScript("/page/worker.js"), { type: "module", name });
-  // If the address names another server than the one that this browser began with, the client
-  // stays offline, and nothing but the page itself was fetched from the other one.
+  // If the address names another server than the one with which this browser began, the client
+  // stays offline. Only the page itself was fetched from the other server.
   const offline = pageKey !== key;
-  // Each server has a database of its own, so that nothing for one can be sent to another.
+  // Each server has its own database, so that data for one server cannot be sent to another.
   const name = `sottovoce-${key.slice(0, 16)}`;
   const opening = Client.open({
     ...{ proxy: location.origin, key, name, offline, limit: 0, paused: true },
@@ -78,7 +81,7 @@ async function startPage(pageKey: string, key: string): Promise<void> {
   await session.then(register, (error) => showSentence(toTrouble(error).text));
 }
 
-/** Tell the page the time, and whether there is a network. */
+/** Pass the time to the page every second, and whether there is a network. */
 function watchPage(page: Page): void {
   const update = () => page.setOnline(navigator.onLine);
   for (const event of ["online", "offline"]) window.addEventListener(event, update);
@@ -87,15 +90,15 @@ function watchPage(page: Page): void {
 }
 
 /**
- * Fetch the panel. It is public and the same for everybody, and fetched before anything is known of
- * the visitor.
+ * Fetch the panel; null if there is none. It is public and the same for everybody, and it is
+ * fetched before the page knows anything about the visitor.
  */
 async function fetchPanel(): Promise<unknown> {
   const answer = await fetch("/page/panel.json", { credentials: "omit" }).catch(() => null);
   return answer?.ok ? answer.json().catch(() => null) : null;
 }
 
-/** Forget what belongs to one server but its ledger, and begin with another. */
+/** Delete the data of one server except its ledger, and begin with another server. */
 async function startAgain(ask: Ask, key: string, pageKey: string): Promise<void> {
   await ask((session) => session.forget());
   noteSpending(localStorage, key, await ask(async (session) => session.spentEpsilon));

@@ -1,4 +1,4 @@
-/** The public panel: people on whom models are tested, and the hit ratio of a model. */
+/** The public panel: test people on whom models are measured, and the hit ratio of a model. */
 
 import {
   buildWideModel,
@@ -8,23 +8,30 @@ import {
   type WideModel,
 } from "sottovoce-client";
 
+/** A test person; all films are rows of the catalogue. */
 export interface TestPerson {
+  /** Films of the history. */
   seen: readonly number[];
+  /** The hidden film, which the person has seen too. */
   left: number;
+  /** Films among which the hidden film is ranked. */
   others: readonly number[];
 }
 
-/** The test people; rows are those of one catalogue. */
+/** The panel for one catalogue. */
 export interface Panel {
+  /** Hash of the catalogue. */
   catalogue: string;
   people: readonly TestPerson[];
-  /** How many others touched each row, if the operator says so. */
+  /** Number of other people who touched each row, if the operator publishes it. */
   touched?: readonly number[] | undefined;
 }
 
 const LIST_LENGTH = 10;
 
-/** Parse the operator's panel; null if it is not valid, since the curve is optional. */
+/**
+ * Parse the operator's panel. Return null if it is not valid, since the learning curve is optional.
+ */
 export function parsePanel(data: unknown): Panel | null {
   if (!isRecord(data) || data.version !== 1) return null;
   const { catalogue, people, touched } = data;
@@ -51,7 +58,7 @@ function isRow(data: unknown): data is number {
   return Number.isSafeInteger(data) && (data as number) >= 0;
 }
 
-/** Check that every film of the panel is a row of the model. */
+/** Check that all films of the panel are rows of a model with this number of items. */
 export function fitsCatalogue(panel: Panel, items: number): boolean {
   const isRowOfModel = (row: number) => row < items;
   const hasCounts = panel.touched === undefined || panel.touched.length === items;
@@ -65,8 +72,8 @@ export function fitsCatalogue(panel: Panel, items: number): boolean {
 }
 
 /**
- * Build a model whose only factor is the counts, in shares of the largest, as
- * src/sottovoce/simulation/evaluation/panel.py does.
+ * Build a model that ranks by popularity: its only factor is each count divided by the largest one,
+ * as in src/sottovoce/simulation/evaluation/panel.py.
  */
 export function buildPopularityModel(touched: readonly number[], tags: TagColumns): WideModel {
   const largest = touched.reduce((one, other) => Math.max(one, other), 0);
@@ -75,21 +82,21 @@ export function buildPopularityModel(touched: readonly number[], tags: TagColumn
   return buildWideModel(manifest, { values, rows: touched.length, columns: 1 }, tags);
 }
 
-/** Return the mean chance that the hidden film is among the first ten. */
+/** Return the mean probability that the hidden film is among the first ten. */
 export function computeHitRatio(model: WideModel, people: readonly TestPerson[]): number {
   const hits = people.map((person) => computeHitChance(model, person));
   return hits.reduce((sum, chance) => sum + chance, 0) / people.length;
 }
 
 /**
- * Return the chance of a hit for one person.
+ * Return the probability of a hit for one person.
  *
- * A film that ties with t others is at each of these t + 1 places with equal chance. A panel has no
- * order, so all items of a history weigh the same.
+ * If the hidden film has the same score as t others, each of these t + 1 places is equally likely.
+ * A panel has no order of touches, so all items of a history have the same weight.
  */
 function computeHitChance(model: WideModel, { seen, left, others }: TestPerson): number {
   const solution = solveWideVector(model, seen);
-  // In float32, so that equal films tie, whatever the order of a sum was.
+  // Rounded to float32, so that equal films get equal scores whatever the order of the sum was.
   const score = (row: number) => Math.fround(computeScore(model, solution, row));
   const own = score(left);
   const scores = others.map(score);

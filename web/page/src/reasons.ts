@@ -1,4 +1,4 @@
-/** The reasons for a recommendation, as a sentence. */
+/** Formats the reasons for a recommendation as a sentence. */
 
 import type { Because } from "./state.js";
 
@@ -9,10 +9,10 @@ export interface TextPart {
 }
 
 /**
- * Explain reasons: "because you saw Alien and The Thing, and like Horror".
+ * Format reasons: "because you saw Alien and The Thing, and like Horror".
  *
- * The strongest reasons come first, but years after other tags: "films from 1995 and Horror" would
- * connect them.
+ * The strongest reasons come first, but years come after other tags: in "films from 1995 and
+ * Horror", both would seem to be one reason.
  */
 export function explainReasons(because: readonly Because[]): TextPart[] {
   const films = because.filter((one) => one.kind === "film").map(toPart);
@@ -41,7 +41,7 @@ function toPart(one: Because): TextPart {
   return { kind: "tag", text: formatTag(one.tag, one.name) };
 }
 
-/** Format a tag: a genre explains itself; a number or another kind of label does not. */
+/** Format a tag. A genre needs no further words; years and other kinds of tags do. */
 function formatTag(kind: string, name: string): string {
   if (kind === "genre") return name;
   return kind === "year" ? formatYears(name) : `${kind.replaceAll("_", " ")}: ${name}`;
@@ -53,7 +53,10 @@ function formatYears(band: string): string {
   return `films from ${band.replace("or more", "on")}`;
 }
 
-/** Join parts: "saw A", "saw A and B", "saw A, B and C"; nothing for an empty list. */
+/**
+ * Join the parts of a clause: "saw A", "saw A and B", "saw A, B and C". Return no parts for an
+ * empty list.
+ */
 function joinParts(verb: string, words: readonly TextPart[]): TextPart[] {
   const joined = words.flatMap((word, at) => {
     if (at === 0) return [word];

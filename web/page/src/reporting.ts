@@ -1,9 +1,9 @@
-/** The state of this epoch's reports, in a sentence. */
+/** Describes the state of this epoch's reports in a sentence. */
 
 import type { LeftDevice, Manifest, Plan, SyncResult } from "sottovoce-client";
 import { formatReports } from "./words.js";
 
-/** What the state of reporting is made from. */
+/** The values from which the sentence is made. */
 export interface ReportStatus {
   manifest: Pick<Manifest, "epoch" | "publicKey"> | null;
   agreed: boolean;
@@ -15,13 +15,13 @@ export interface ReportStatus {
   lastSync: Pick<SyncResult, "epoch" | "outcome" | "sentence"> | null;
   /** The last plan that was drawn. */
   plan: Plan | null;
-  /** Unix seconds. */
+  /** Current time in Unix seconds. */
   now: number;
-  /** When a batch left, if it did in this session; Unix seconds. */
+  /** Epoch and Unix seconds of the last batch that left in this session, or null. */
   sentAt: { epoch: number; time: number } | null;
 }
 
-/** Format what happens to this epoch's reports. */
+/** Describe what happens to this epoch's reports. */
 export function formatReportState(status: ReportStatus): string {
   const { manifest, agreed, takingPart, batch } = status;
   if (!agreed) return "You do not take part. Nothing leaves this device.";
@@ -68,7 +68,7 @@ function formatPlanned(epoch: number): string {
   );
 }
 
-/** Format the time of day, as this device does. */
+/** Format a time of day in the format of this device. */
 function formatTime(time: number): string {
   return new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 }

@@ -1,6 +1,6 @@
-/** The scripts that the page may start. */
+/** The scripts that the page may start, and a Trusted Types policy that allows no others. */
 
-/** The only two scripts that this page starts, named in the one policy that may start them. */
+/** The only two scripts that this page starts. */
 type Script = "/page/worker.js" | "/sw.js";
 
 interface TrustedTypes {
@@ -21,7 +21,7 @@ const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
 
 const policy = trustedTypes?.createPolicy("sottovoce", { createScriptURL: checkOwnScript });
 
-/** Return an address that the browser accepts as a script's. */
+/** Return the address of a script in a form that the browser accepts. */
 export function trustScript(path: Script): string {
   return policy?.createScriptURL(path) ?? checkOwnScript(path);
 }

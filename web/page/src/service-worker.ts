@@ -1,8 +1,9 @@
 /**
- * Lets the page open without a network: it stores only the page's own files.
+ * The service worker, which lets the page open without a network. It stores only the page's own
+ * files.
  *
- * The client's data is in its database. Requests for `/v2`, and everything except a plain GET, pass
- * this worker untouched.
+ * The client's data is in its own database. This worker does not handle requests for `/v2`, nor any
+ * request except plain GETs.
  */
 const scope = self as unknown as ServiceWorkerGlobalScope;
 const CACHE_NAME = "sottovoce-page-2";
@@ -32,8 +33,8 @@ function isOwnFile(request: Request): boolean {
 }
 
 /**
- * Fetch a file, or use its copy. Copies are stored by path, so that no invented address is ever
- * stored.
+ * Fetch a file of the page, or return its stored copy if the network fails. Copies are stored by
+ * path, without the query.
  */
 async function fetchOrUseCache(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE_NAME);

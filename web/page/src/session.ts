@@ -1,7 +1,8 @@
 /**
- * One open client, and everything that the page shows of it.
+ * A session: one open client, and everything that the page shows of it.
  *
- * It runs on the page's own thread and computes nothing: the client's workers and the desk do.
+ * This code runs on the page's own thread and computes nothing: the client's workers and the desk
+ * do that.
  */
 
 import {
@@ -22,8 +23,8 @@ import { toSentence, toTrouble } from "./trouble.js";
 import { toHex } from "./words.js";
 
 /**
- * Does something with the session. If it is a choice of the owner that succeeds, earlier trouble is
- * over.
+ * Runs `work` with the session. If `isChoice` is not false and it succeeds, the trouble of earlier
+ * choices is removed.
  */
 export type Ask = <Result>(
   work: (session: Session) => Promise<Result>,
@@ -32,12 +33,12 @@ export type Ask = <Result>(
 
 const ADVICE_FILMS = 10;
 const SUGGESTED_FILMS = 12;
-/** Films whose order the search uses; the client lists no more. */
+/** Number of popular films by which the search sorts; the client lists no more. */
 const MAX_RANKED_FILMS = 1000;
 const MAX_SEARCH_RESULTS = 10;
-/** A smaller part of the reasons would be 0% in words. */
+/** Smallest share of a reason that is displayed; a smaller one would be 0%. */
 const MIN_REASON_SHARE = 0.005;
-/** An owner who has chosen this many films needs no suggestions. */
+/** With this number of chosen films or more, no films are suggested. */
 const MAX_FILMS_WITH_SUGGESTIONS = 3;
 
 type Shelf = Pick<State, "films" | "advice" | "whispers" | "suggestions" | "searchable">;
@@ -49,14 +50,17 @@ const EMPTY_SHELF: Shelf = {
   searchable: false,
 };
 
-/** Everything that happens between the page and its workers. */
+/** Connects the page with its client and its desk. */
 export class Session {
   #news: News | null = null;
   #shelf = EMPTY_SHELF;
   #whispers = true;
-  /** Suggestions, chosen once for a catalogue, so that they do not change under a finger. */
+  /**
+   * Suggestions. They are chosen once for each catalogue, so that they do not change while somebody
+   * is about to press one.
+   */
   #popular = { catalogue: "", model: "", films: [] as readonly Film[] };
-  /** Model of the shelf; null as long as nothing is on it. */
+  /** Epoch and catalogue from which the shelf was made; null before the first news. */
   #shownModel: string | null = null;
   #shownBatch = "";
   #lastFill: Promise<void> = Promise.resolve();
@@ -69,18 +73,20 @@ export class Session {
     private readonly clock: () => number,
   ) {}
 
-  /** What this device has spent with this server. */
+  /** Epsilon that this device has spent with this server. */
   get spentEpsilon(): number {
     return this.#news?.spentEpsilon ?? 0;
   }
 
-  /** Take in the client's news. */
+  /**
+   * Handle the client's news, and make the lists again if the model or the catalogue has changed.
+   */
   async handleNews(news: News): Promise<void> {
     this.#news = news;
     const model = news.manifest === null ? "" : `${news.epoch} ${news.catalogue}`;
     const previous = this.#shownModel;
     this.#shownModel = model;
-    if (previous !== null) this.#publish(); // an empty shelf is not displayed
+    if (previous !== null) this.#publish(); // before the first news, the shelf is empty and not displayed
     this.#sendBatch(news.lastBatch);
     if (model !== previous) await this.#fill();
   }
@@ -95,7 +101,7 @@ export class Session {
     await this.#fill();
   }
 
-  /** Make lists from the model, or from tags alone. */
+  /** Set whether lists come from the model or from tags alone. */
   async setWhispers(whispers: boolean): Promise<void> {
     this.#whispers = whispers;
     await this.#fill();
@@ -120,7 +126,7 @@ export class Session {
     return this.client.accept(terms, limit);
   }
 
-  /** Take the yes back, and delete everything about the owner. */
+  /** Withdraw the consent, and delete everything about the owner. */
   async forget(): Promise<void> {
     await this.client.withdraw();
     await this.client.forget();
@@ -138,7 +144,9 @@ export class Session {
     return films.map((film) => ({ ...film, seen: seen.has(film.id) }));
   }
 
-  /** Make the lists one after the other, so that the last ones are the newest. */
+  /**
+   * Make the lists again, after earlier calls are finished, so that the last lists are the newest.
+   */
   #fill(): Promise<void> {
     this.#lastFill = this.#lastFill.then(async () => {
       try {
@@ -166,7 +174,7 @@ export class Session {
     return { films, advice: advice.map(toAdvice), whispers, suggestions, searchable: true };
   }
 
-  /** Return the suggestions, and pass a new catalogue and its order to the search. */
+  /** Return the suggestions. Pass a new catalogue, and a new order of its films, to the search. */
   async #updatePopular({ model: file, reportsBehind }: Manifest) {
     const [catalogue, model] = [this.#news?.catalogue ?? "", toHex(file)];
     if (this.#popular.catalogue !== catalogue || this.#popular.model !== model) {

@@ -1,4 +1,4 @@
-/** Everything that the page shows. */
+/** The types of all data that the page shows. */
 
 import type { Amount, LeftDevice, Manifest, Offer } from "sottovoce-client";
 
@@ -15,7 +15,7 @@ export interface SearchResult extends Film {
   seen: boolean;
 }
 
-/** The reason for a recommended film: one that was seen, or a tag of such films. */
+/** A reason for a recommended film: a film of the history, or a tag of films in the history. */
 export type Because = { kind: "film"; film: Film } | { kind: "tag"; tag: string; name: string };
 
 /** A recommended film with its reasons, the strongest first. */
@@ -23,9 +23,13 @@ export interface Advice extends Film {
   because: readonly Because[];
 }
 
-/** A problem, by what it means for its owner. */
+/** A problem, classified by its meaning for the owner. */
 export interface Trouble {
-  /** untrusted, terms: the server or the proxy cannot be trusted. storage: this device fails. */
+  /**
+   * "untrusted" and "terms": the server or the proxy cannot be trusted. "storage": this device
+   * fails. "refused": the proxy or the client refused a request. "unavailable": the proxy cannot be
+   * reached.
+   */
   kind: "untrusted" | "terms" | "storage" | "refused" | "unavailable";
   /** What happened, in a sentence or two. */
   text: string;
@@ -37,37 +41,43 @@ export interface State {
   manifest: Manifest | null;
   /** The offer of that manifest. */
   offer: Offer | null;
-  /** An offer with worse terms that waits for a yes. */
+  /** Offer of worse terms that the owner has not accepted yet, or null. */
   newOffer: Offer | null;
-  /** Everything that would be worse about it. */
+  /** Every way in which the terms of `newOffer` are worse, in plain words. */
   worse: readonly string[];
-  /** Whether terms were ever accepted: until then the limit is 0. */
+  /** Whether the owner has accepted terms and not withdrawn the consent. */
   agreed: boolean;
+  /** Whether reporting is on and not paused. */
   takingPart: boolean;
-  /** Epochs of this training in which this device took part. */
+  /** Number of epochs of this training in which this device took part. */
   epochs: number;
+  /** Epsilon that this device has spent, rounded up. */
   spentEpsilon: number;
-  /** The spent epsilon, exactly. */
+  /** The spent epsilon, as an exact amount. */
   spentAmount: Amount;
+  /** Maximum epsilon that this device spends. */
   limit: number;
   films: readonly Film[];
   advice: readonly Advice[];
-  /** Whether recommendations come from the model, or from tags alone, to compare. */
+  /** Whether recommendations come from the model; false: from tags alone, for comparison. */
   whispers: boolean;
   suggestions: readonly Film[];
   /** Whether there are films to search. */
   searchable: boolean;
-  /** State of this epoch's reports, in a sentence. */
+  /** The state of this epoch's reports, in a sentence. */
   reportState: string;
   trouble: Trouble | null;
 }
 
-/** One epoch of the history that everybody can check. */
+/** One epoch of the learning curve. */
 export interface Point {
   epoch: number;
   /** HR@10 of its model on the panel; null if there is no panel. */
   quality: number | null;
-  /** People who took part in it; null while it is not over. */
+  /**
+   * Number of people who took part in the epoch; null until the manifest of the next epoch is
+   * known.
+   */
   people: number | null;
 }
 
@@ -76,8 +86,8 @@ export interface Curve {
   /** Number of test people; null if the operator publishes no panel. */
   panel: number | null;
   /**
-   * HR@10 of the most popular films, on the same people; null if the operator does not publish
-   * counts.
+   * HR@10 of a list of the most popular films, for the same people; null if the operator publishes
+   * no counts.
    */
   popularity: number | null;
   /** HR@10 of recommendations from tags only, without reports; null before it is measured. */

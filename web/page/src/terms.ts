@@ -1,4 +1,4 @@
-/** All terms in plain words and numbers: everything that a person accepts. */
+/** Describes all terms that a person accepts, in plain words and in numbers. */
 
 import type { Offer } from "sottovoce-client";
 import { describeFigures } from "sottovoce-client";
@@ -14,7 +14,7 @@ import {
 /** The name of a term, and its description. */
 export type Term = readonly [name: string, words: string];
 
-/** Describe everything that is asked for, except mere numbers. */
+/** Describe the terms in plain words, except mere numbers. */
 export function describeTerms({ terms, odds, figures }: Offer): Term[] {
   const leaves = `${formatReports(terms.reports)} in an epoch, which is a round of learning`;
   return [
@@ -27,7 +27,7 @@ export function describeTerms({ terms, odds, figures }: Offer): Term[] {
   ];
 }
 
-/** List the rest for a table: the exact promises, and what promises nothing but is accepted too. */
+/** List the other terms for a table: the exact promises, and terms that affect no promise. */
 export function listTermNumbers({ terms, figures }: Offer): Term[] {
   const parameters = Object.entries(terms.parameters).map(([name, value]) => `${name} ${value}`);
   return [
@@ -45,7 +45,7 @@ export function listTermNumbers({ terms, figures }: Offer): Term[] {
   ];
 }
 
-/** Format how often a device reports; the device counts it. */
+/** Describe how often a device reports. */
 function formatFrequency({ epochs, share }: Offer["terms"]): string {
   const coin =
     share < 1
@@ -54,12 +54,12 @@ function formatFrequency({ epochs, share }: Offer["terms"]): string {
   return `In at most ${formatEpochs(epochs)}, ever: this device counts them, wasted ones too.${coin}`;
 }
 
-/** When reports leave, and what happens if the page is closed before. */
+/** Explanation of when reports leave, and of what happens if the page is closed before. */
 export const WHEN_SENTENCE =
   "Some seconds into a visit, at a moment drawn at random. If this page is closed by then, your next visit " +
   "goes on.";
 
-/** Format what a report is mixed with. */
+/** Describe the reports with which a report is mixed. */
 export function formatCrowd(
   {
     leastClients,

@@ -1,4 +1,4 @@
-/** Titles as people say them. */
+/** Converts titles of the catalogue to the form that people use. */
 
 import type { Item } from "sottovoce-client";
 import type { Film } from "./state.js";
@@ -8,13 +8,14 @@ const ARTICLE_WORDS =
 const TRAILING_ARTICLE = new RegExp(`^(.+), (${ARTICLE_WORDS})$`, "iu");
 const YEAR_PATTERN = /\s*\((\d{4})(?:[-–]\d{0,4})?\)\s*$/u;
 /**
- * Not "Birdman: Or (The Unexpected Virtue of Ignorance)": there the title continues in brackets.
+ * Matches a title with another name in brackets. In "Birdman: Or (The Unexpected Virtue of
+ * Ignorance)", the brackets continue the title.
  */
 const OTHER_NAME_PATTERN = /^(.+?)(?<!\bor|:) \((?:a\.k\.a\. )?([^()]+)\)/iu;
 
 /**
- * Split a title: "Matrix, The (1999)" is The Matrix of 1999; other text in brackets is another
- * name.
+ * Split a title: "Matrix, The (1999)" is The Matrix of 1999. Other text in brackets is another name
+ * of the film.
  */
 export function splitTitle(title: string): Pick<Film, "name" | "otherName" | "year"> {
   const year = YEAR_PATTERN.exec(title)?.[1] ?? null;

@@ -1,4 +1,4 @@
-/** Errors in words, by what they mean for the data of this device. */
+/** Describes errors by their meaning for the data of this device. */
 
 import {
   RefusedError,
@@ -17,7 +17,7 @@ const GOES_ON_SENTENCE = "Recommendations go on with the last model that could b
 
 const OTHER_TERMS_SENTENCE = `They are not those that you accepted. No report is made under them. ${GOES_ON_SENTENCE}`;
 
-/** Describe an error by what it means for the data here. */
+/** Describe an error by its meaning for the data of this device. */
 export function toTrouble(error: unknown): Trouble {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof TermsError) return { kind: "terms", text: OTHER_TERMS_SENTENCE };
@@ -28,21 +28,25 @@ export function toTrouble(error: unknown): Trouble {
     const text = `${toSentence(message)} Nothing of yours was lost; what waits is kept.`;
     return { kind: "refused", text };
   }
-  // Such as a yes to terms that have changed meanwhile.
+  // For instance, a yes to terms that have changed meanwhile.
   if (error instanceof SettingsError) return { kind: "refused", text: toSentence(message) };
   if (error instanceof StoreError) return { kind: "storage", text: toSentence(message) };
   return { kind: "storage", text: `Something went wrong on this device: ${toSentence(message)}` };
 }
 
 function toUntrustedTrouble(message: string): Trouble {
-  // The same sync may have sent a batch that an earlier one left behind.
+  // This sentence does not say that nothing was sent: the same sync may have sent the batch of an
+  // earlier one.
   const hasHint = message.toLowerCase().includes("no report is made");
   const hint = hasHint ? "" : " No report is made.";
   const text = `${toSentence(message)}${hint} ${GOES_ON_SENTENCE} ${LOOKS_AGAIN_SENTENCE}`;
   return { kind: "untrusted", text };
 }
 
-/** Format an error that needs patience: the browser's own words in it help nobody. */
+/**
+ * Describe an error after which the page tries again. The browser's own words in it are removed,
+ * because they help nobody.
+ */
 function formatUnavailable(message: string): string {
   const summary = message.replace(/ \([^()]*\)|; try again later/gu, "");
   return `${toSentence(summary)} Recommendations go on, and the page tries again by itself.`;

@@ -1,17 +1,21 @@
-/** Amounts, odds and times in words. */
+/** Formats amounts, odds and times for people. */
 
 import { formatGuessChance, type Odds } from "sottovoce-client";
 
-/** Relative error of a product of floats: three times 0.1 must not become 0.31. */
+/** Tolerated relative rounding error: three times 0.1 must not be displayed as 0.31. */
 const ROUNDING_TOLERANCE = 1e-14;
 
-/** Format a number with separators and at most two places. Not for a bound: see `formatBound`. */
+/**
+ * Format a number with thousands separators and at most `places` decimal places. Bounds need
+ * `formatBound`, which never rounds down.
+ */
 export function formatAmount(value: number, places = 2): string {
   return value.toLocaleString("en", { maximumFractionDigits: places });
 }
 
 /**
- * Format an epsilon, or another bound: never rounded down, with two places, or two digits if small.
+ * Format an epsilon or another bound, never rounded down: with two decimal places, or two
+ * significant digits if it is small.
  */
 export function formatBound(value: number): string {
   const places = value > 0 ? Math.max(2, 1 - Math.floor(Math.log10(value))) : 2;
@@ -19,12 +23,12 @@ export function formatBound(value: number): string {
   return formatAmount(Math.ceil(value * scale * (1 - ROUNDING_TOLERANCE)) / scale, places);
 }
 
-/** Format "1 report", "50 reports". */
+/** Format a number of reports: "1 report", "50 reports". */
 export function formatReports(reports: number): string {
   return reports === 1 ? "1 report" : `${formatAmount(reports)} reports`;
 }
 
-/** Format "1 epoch", "10 epochs". */
+/** Format a number of epochs: "1 epoch", "10 epochs". */
 export function formatEpochs(epochs: number): string {
   return epochs === 1 ? "1 epoch" : `${formatAmount(epochs)} epochs`;
 }
@@ -33,10 +37,12 @@ export function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A share that is closer to certainty has no digits, in times per 100. */
+/**
+ * Shares that are closer than this to 0 or 100, in times per 100, are not written with more digits.
+ */
 const MIN_DOUBT_PERCENT = 1e-4;
 
-/** Format the odds of a report, as a weighted coin. */
+/** Describe the odds of a report as those of a weighted coin. */
 export function formatOdds({ truth, chance, random }: Odds): string {
   const beginning = `Each report is a weighted coin: ${formatShare(truth)} times in 100 it tells`;
   return random === 0
@@ -44,13 +50,13 @@ export function formatOdds({ truth, chance, random }: Odds): string {
     : `${beginning} a direction that fits you; blind chance would in ${formatShare(chance)} of 100.`;
 }
 
-/** What a limit is, for the first time that a person reads the word. */
+/** Explanation of the limit, for people who read the word for the first time. */
 export const LIMIT_SENTENCE =
   "Every report gives away a little about your films, and what has been given away adds up for ever. " +
   "The limit is the most that this device may give away; it is counted in epsilon. " +
   "When it is reached, reporting stops by itself.";
 
-/** Format how sure a guess can become that was right 50 times in 100. */
+/** Format how sure a guess can become if it was right 50 times in 100 before. */
 export function formatSureness(epsilon: number): string {
   const sure = formatGuessChance(epsilon);
   return sure === "always" ? "certain" : `${sure} in 100`;
@@ -89,7 +95,7 @@ export function formatDuration(seconds: number): string {
   return `${formatAmount(count)} ${unit}${count === 1 ? "" : "s"}`;
 }
 
-/** Format the rest of an epoch: "0:42", "1:05:00". */
+/** Format the time until an epoch closes: "0:42", "1:05:00". */
 export function formatCountdown(seconds: number): string {
   const wholeSeconds = Math.max(0, Math.ceil(seconds));
   const parts = [
@@ -101,12 +107,15 @@ export function formatCountdown(seconds: number): string {
   return displayed.map((part, at) => (at === 0 ? `${part}` : `${part}`.padStart(2, "0"))).join(":");
 }
 
-/** Split a long statement into sentences, for a list. */
+/** Split a long statement into its sentences. */
 export function splitSentences(text: string): string[] {
   return text.split(/(?<=[.!?])\s+(?=\p{Lu})/u).filter((sentence) => sentence !== "");
 }
 
-/** Format what this browser has spent with other servers, which no other figure counts. */
+/**
+ * Describe the epsilon that this browser has spent with other servers. No other displayed figure
+ * includes it.
+ */
 export function formatEarlier(earlierEpsilon: number): string {
   return (
     `With the servers that this address named earlier, this browser has spent ${formatBound(earlierEpsilon)} ` +

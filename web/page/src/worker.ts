@@ -1,4 +1,4 @@
-/** The script of the page's workers: those of the client, and the desk. */
+/** The script of the page's workers: the three workers of the client, and the desk. */
 
 import { type Line, serve, serveAs, type WorkerName } from "sottovoce-client/workers";
 import { createDeskCalls } from "./desk.js";

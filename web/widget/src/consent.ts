@@ -1,5 +1,5 @@
 /**
- * `<sottovoce-consent>`: asks once whether a visitor takes part. Then it shows the state, and has
+ * `<sottovoce-consent>`: asks a visitor once for consent. Afterwards it shows the state, with
  * buttons to pause, to resume and to forget.
  */
 
@@ -9,18 +9,18 @@ import type { Dialog, DisplayState, Question } from "./page.js";
 import { page, SharedElement } from "./piece.js";
 import { type LocalizedTexts, listChanges, listRows } from "./texts.js";
 
-/** A yes counts only after its question was displayed this long: nobody reads faster. */
+/** Time for which a question must be displayed before a yes counts: nobody reads faster. */
 const READING_MILLISECONDS = 1000;
 
 /** The element that asks for consent. */
 export class Consent extends SharedElement {
-  /** The dialog that the visitor opened by a button, if any. */
+  /** The dialog that the visitor opened by a button, or null. */
   #dialog: Dialog = null;
-  /** Describes what is displayed; while it does not change, elements and focus stay. */
+  /** Key of the displayed content. While it does not change, the elements and the focus stay. */
   #content = "";
-  /** Describes the question on display; null if there is none. */
+  /** Key of the displayed question; null if there is none. */
   #question: string | null = null;
-  /** The button of the question on display. */
+  /** The yes button of the displayed question. */
   #yes: HTMLElement | null = null;
   #readingTimer = 0;
 
@@ -28,7 +28,7 @@ export class Consent extends SharedElement {
     const state = page.findState(this.#dialog);
     const question = state === "asking" ? page.question : null;
     const { terms = null, spentEpsilon } = page.news ?? {};
-    // Everything that the sentences depend on.
+    // All values on which the sentences depend.
     const asked =
       question && JSON.stringify([question.offer.terms, question.limit, terms, spentEpsilon]);
     const content = JSON.stringify([state, asked, Object.values(words.texts)]);
@@ -36,7 +36,7 @@ export class Consent extends SharedElement {
     this.#content = content;
     const isReplaced = this.#question !== null && asked !== null && asked !== this.#question;
     this.#question = asked;
-    // The question that is still on display takes no yes any more.
+    // The question that is still displayed must not be accepted any more.
     clearTimeout(this.#readingTimer);
     this.#yes?.setAttribute("aria-disabled", "true");
     const elements = question

@@ -1,11 +1,14 @@
-/** Elements that are created by code, so that nothing is ever parsed as markup; and their style. */
+/** Creates elements by code, so that no text is ever parsed as markup, and attaches their style. */
 
 /** The text of `style.css`; the bundler inserts it. */
 declare const SOTTOVOCE_STYLE: string;
 
 let sheet: CSSStyleSheet | undefined;
 
-/** Attach a root with the style; a strict page would refuse a `style` element. */
+/**
+ * Attach a shadow root with the style sheet. A page with a strict Content-Security-Policy would
+ * refuse a `style` element.
+ */
 export function attachRoot(element: HTMLElement): ShadowRoot {
   const root = element.attachShadow({ mode: "open" });
   if (sheet === undefined) {
@@ -30,8 +33,8 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 }
 
 /**
- * Create a button. Clicks during its action, or while it is `aria-disabled`, are ignored; it is not
- * disabled, which would lose the focus.
+ * Create a button. Clicks are ignored while an earlier click is being handled, and while the button
+ * is `aria-disabled`. It is never `disabled`, because it would then lose the focus.
  */
 export function createButton(
   part: string,

@@ -9,7 +9,7 @@ const DEFAULT_ITEMS = 5;
 
 /** The element that lists recommendations. */
 export class List extends SharedElement {
-  /** Describes what is displayed; while it does not change, elements and focus stay. */
+  /** Key of the displayed content. While it does not change, the elements and the focus stay. */
   #content = "";
 
   protected override async update({ texts, lang }: LocalizedTexts): Promise<void> {
@@ -39,7 +39,8 @@ export class List extends SharedElement {
         reason && h("span", { part: "reason" }, reason),
       ),
     );
-    // The role is explicit: some screen readers do not treat a list without marks as a list.
+    // The role is explicit, because some screen readers do not treat a list without marks as a
+    // list.
     const list = { part: "list", role: "list", "aria-label": texts.list };
     this.root.replaceChildren(h("ol", list, ...items));
   }

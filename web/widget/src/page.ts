@@ -1,7 +1,8 @@
 /**
- * What all elements of a page share: one client, its last news, and what the page shows and hides.
+ * The state that all elements of a page share: one client, its last news, and the items to show and
+ * to hide.
  *
- * Only the client speaks to the proxy, at moments of its own; nothing here makes it ask.
+ * Only the client makes requests to the proxy, at its own moments. Nothing here causes a request.
  */
 
 import {
@@ -23,18 +24,18 @@ export interface Options {
   proxy: string;
   /** Verification key of the server: 64 hexadecimal digits. */
   key: string;
-  /** The most epsilon that a visitor's device spends. */
+  /** Maximum epsilon that a visitor's device spends. */
   limit: number;
   /**
-   * Address of a copy of `sottovoce-worker.js` on the page's own origin. Default: the one in this
-   * file.
+   * Address of a copy of `sottovoce-worker.js` on the page's own origin. Default: the copy inside
+   * this script.
    */
   worker?: string;
-  /** For services that ask for accounts: `createAccount(attest)` of `accounts.js`. */
+  /** Account for services that require one: `createAccount(attest)` of `accounts.js`. */
   account?: ClientOptions["account"];
-  /** Language. Default: that of each element, then English. */
+  /** Language of the texts. Default: the language of each element, then English. */
   lang?: string;
-  /** Texts that replace those of the language. */
+  /** Texts that replace some built-in texts of the language. */
   texts?: Partial<Texts>;
 }
 
@@ -45,20 +46,20 @@ export type PageClient = Pick<
 >;
 /** A dialog that a visitor opened by a button. */
 export type Dialog = "asking" | "forgetting" | null;
-/** What is displayed: nothing, a question, or the text of this name. */
+/** What an element displays: nothing, a question, or the text with this name. */
 export type DisplayState =
   | ("nothing" | "asking" | "forgetting")
   | ("notParticipating" | "takesPart" | "noToken" | "paused" | "waits" | "over");
-/** A question: the terms of an offer, up to a limit. */
+/** A question to the visitor: whether to accept the terms of an offer, up to a limit of epsilon. */
 export interface Question {
   readonly offer: Offer;
   readonly limit: number;
 }
 type OpenClient = (options: ClientOptions) => Promise<PageClient>;
 
-/** Most items that a client lists. */
+/** Maximum number of items that a client lists. */
 const MAX_LIST_ITEMS = 1000;
-/** Key under which this browser stores the terms that the visitor refused last. */
+/** Key of `localStorage` for the terms that the visitor refused last. */
 const REFUSED_TERMS_KEY = "sottovoce-answered";
 
 /** The state that all elements share. */
@@ -82,12 +83,15 @@ export class Page extends EventTarget {
     super();
   }
 
-  /** Whether there is no model, and the last look says why. */
+  /** Whether there is no model, and the last look ended with an error. */
   get hasTrouble(): boolean {
     return this.news?.manifest === null && this.news.error !== null;
   }
 
-  /** Set options, and open the client as soon as they name the proxy; texts may come later. */
+  /**
+   * Set options. The client is opened as soon as proxy, key and limit are known; texts may follow
+   * later.
+   */
   start(options: Partial<Options>): void {
     this.#options = { ...this.#options, ...options };
     const { proxy, key, limit, worker, account } = this.#options;
@@ -112,7 +116,7 @@ export class Page extends EventTarget {
     this.#notify();
   }
 
-  /** Record, on this device, what the page shows. */
+  /** Record on this device that the visitor saw these items. */
   async markSeen(...ids: readonly string[]): Promise<void> {
     await (await this.#client).record(ids);
     for (const id of ids) this.#uncheckedIds.add(id);
@@ -120,7 +124,7 @@ export class Page extends EventTarget {
     this.#notify();
   }
 
-  /** Leave these items out of lists, until others are named. */
+  /** Leave these items out of all lists, until the next call. */
   hide(ids: Iterable<string>): void {
     this.#hiddenIds = new Set(ids);
     this.#notify();
@@ -140,8 +144,8 @@ export class Page extends EventTarget {
   }
 
   /**
-   * Return what to display: a question about terms that were neither accepted nor refused, or a
-   * state.
+   * Return what to display: a question, if there are terms that were neither accepted nor refused,
+   * or a state.
    */
   findState(dialog: Dialog): DisplayState {
     if (this.news === null) return "nothing";
@@ -164,23 +168,27 @@ export class Page extends EventTarget {
   get question(): Question | null {
     if (this.news === null) return null;
     const { offer, newOffer, terms, limit } = this.news;
-    // A first yes is up to the limit that the page names now, a later one up to the accepted limit.
+    // A first yes counts up to the limit in the options; a later one keeps the limit that was
+    // accepted.
     if (terms === null) return offer && { offer, limit: this.#options.limit ?? limit };
     return newOffer && { offer: newOffer, limit };
   }
 
-  /** Compute the figures of the question. It takes a moment, so only when somebody is asked. */
+  /**
+   * Compute the figures of a question. This takes some tenths of a second, so it is done only for a
+   * displayed question.
+   */
   async summarize({ offer, limit }: Question): Promise<PromiseSummary> {
     return (await this.#client).summarize(offer.terms, limit);
   }
 
-  /** Accept exactly what was displayed. */
+  /** Accept exactly the terms and the limit of a displayed question. */
   async accept({ offer, limit }: Question): Promise<void> {
     const client = await this.#client;
     try {
       await client.accept(offer.terms, limit);
     } catch (error) {
-      // The terms have changed meanwhile: the news that follow bring the new question.
+      // The terms have changed meanwhile. The next news contain the new question.
       if (!(error instanceof SettingsError)) throw error;
       console.warn(`sottovoce: ${error.message}`);
       return;
@@ -188,12 +196,12 @@ export class Page extends EventTarget {
     if (this.news?.paused) await client.pause(false);
   }
 
-  /** Refuse for now: the same terms are not asked about again. */
+  /** Refuse terms. The visitor is not asked about the same terms again. */
   refuse({ terms }: Pick<Offer, "terms">): void {
     try {
       this.storage().setItem(REFUSED_TERMS_KEY, JSON.stringify(terms));
     } catch {
-      // Without storage the question comes again.
+      // Without storage, the visitor is asked again at the next visit.
     }
     this.#notify();
   }
@@ -211,8 +219,9 @@ export class Page extends EventTarget {
   }
 
   /**
-   * Take the yes back first, then delete: a visitor who wants to be forgotten wants nothing more to
-   * leave. The question does not come back by itself.
+   * Withdraw the consent, then delete the visitor's data: nothing more may leave meanwhile.
+   *
+   * The question does not appear again by itself.
    */
   async forget(): Promise<void> {
     const client = await this.#client;
@@ -222,14 +231,16 @@ export class Page extends EventTarget {
     await client.forget();
   }
 
-  /** Choose the language of an element; inside another shadow root, that of the document. */
+  /**
+   * Return the texts for an element. In another shadow root, the language of the document counts.
+   */
   chooseWords(element: Element): LocalizedTexts {
     const near = element.closest<HTMLElement>("[lang]")?.lang;
     const lang = this.#options.lang ?? (near || document.documentElement.lang);
     return chooseTexts(lang, this.#options.texts);
   }
 
-  /** Take in that another tab has refused terms. */
+  /** Update the elements if another tab has refused terms. */
   handleStorage({ key }: { key: string | null }): void {
     if (key === REFUSED_TERMS_KEY) this.#notify();
   }
@@ -237,7 +248,7 @@ export class Page extends EventTarget {
   async #handleNews(news: News): Promise<void> {
     const { message } = news.error ?? {};
     if (message !== undefined && message !== this.news?.error?.message)
-      console.warn(`sottovoce: ${message}`); // warn once: the client looks again and again
+      console.warn(`sottovoce: ${message}`); // only once, because every look repeats it
     this.news = news;
     this.#notify();
     await this.#warnAboutUnknown();

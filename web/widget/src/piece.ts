@@ -1,4 +1,7 @@
-/** What both elements have in common: a root, attributes, and updates from the page's client. */
+/**
+ * The base class of both elements: a shadow root, the attributes, and updates from the page's
+ * client.
+ */
 
 import { attachRoot } from "./dom.js";
 import { Page } from "./page.js";
@@ -35,7 +38,10 @@ export abstract class SharedElement extends HTMLElement {
     }
   }
 
-  /** Update one after the other, so that the last update shows the newest state. */
+  /**
+   * Update the element after earlier updates are finished, so that the last one shows the newest
+   * state.
+   */
   protected refresh(): Promise<void> {
     this.#lastUpdate = this.#lastUpdate
       .then(() => (this.isConnected ? this.update(page.chooseWords(this)) : undefined))

@@ -1,7 +1,8 @@
 /**
  * The texts of the elements, in English and German.
  *
- * Numbers are passed in and formatted only by `formatNumber`, so all languages state the same ones.
+ * Texts contain no figures: these are passed in, and only `formatNumber` formats them. So all
+ * languages state the same figures.
  */
 
 import {
@@ -14,35 +15,38 @@ import {
 
 /** All texts; a page may replace some. */
 export interface Texts {
-  /** The question, and the same about changed terms. */
+  /** Title of the first question. */
   ask: string;
+  /** Title of the question about changed terms. */
   askAgain: string;
   /** Notice above a question that replaces another one. */
   questionChanged: string;
-  /** What leaves, how much it can reveal, how to stop; before that, whether it is a trial. */
+  /**
+   * Returns the sentences of the consent: in a trial, that it is one; then what leaves, how much it
+   * can reveal, and how to stop.
+   */
   formatSummary: (short: PromiseSummary) => readonly string[];
   details: string;
-  /** What epsilon is; the same if the terms need accounts. */
+  /** Explanation of epsilon. */
   meaning: string;
+  /** Explanation of epsilon if the terms need accounts. */
   meaningOfAccount: string;
   yes: string;
-  /** Yes to changed terms. */
+  /** Label of the yes button for changed terms. */
   agree: string;
   no: string;
-  /**
-   * Text before terms that wait for a yes. In `instead`, `{0}` is the new value, `{1}` the accepted
-   * one.
-   */
+  /** Text above the list of changed terms. */
   changed: string;
+  /** One changed term: `{0}` is the new value, `{1}` the accepted one. */
   instead: string;
-  /** The states. */
+  /** Texts of the states, by the names in `DisplayState`. */
   notParticipating: string;
   takesPart: string;
   noToken: string;
   paused: string;
   waits: string;
   over: string;
-  /** The buttons. */
+  /** Labels of the buttons. */
   takePart: string;
   look: string;
   pause: string;
@@ -51,15 +55,16 @@ export interface Texts {
   cancel: string;
   /** Question before everything is forgotten. */
   forgetting: string;
-  /** Names of the two elements, for screen readers. */
+  /** Names of the two elements for screen readers. */
   choices: string;
   list: string;
-  /** Text of an empty list: before there is a model, and if nothing is left to recommend. */
+  /** Text of an empty list before there is a model. */
   waiting: string;
+  /** Text of an empty list if there is nothing to recommend. */
   empty: string;
   /** `{0}` is the reason for an item. */
   because: string;
-  /** Names of the rows behind "Details". */
+  /** Names of the rows under "Details". */
   rows: Readonly<Record<RowName, string>>;
 }
 
@@ -227,13 +232,15 @@ function useDecimalComma(digits: string): string {
   return digits.replace(".", ",");
 }
 
-/** Texts, and the language of their numbers. */
+/** Texts, and the language in which numbers are formatted. */
 export interface LocalizedTexts {
   readonly lang: string;
   readonly texts: Texts;
 }
 
-/** Return the built-in language that fits, with the page's own texts over it. */
+/**
+ * Return the built-in texts of a language, replaced by the page's own texts where there are some.
+ */
 export function chooseTexts(asked: string, own?: Partial<Texts>): LocalizedTexts {
   const [, language = ""] = /^([a-z]{2,3})([-_]|$)/i.exec(asked) ?? [];
   const isGerman = language.toLowerCase() === "de";
@@ -241,7 +248,7 @@ export function chooseTexts(asked: string, own?: Partial<Texts>): LocalizedTexts
   return { lang, texts: { ...(isGerman ? GERMAN : ENGLISH), ...own } };
 }
 
-/** Return name and value of every number that is accepted, and of what follows from them. */
+/** Return the name and the value of each term, and of the figures that follow from the terms. */
 export function listRows(
   { terms, figures, odds }: Offer,
   limit: number,
@@ -257,7 +264,7 @@ export function listRows(
   ]);
 }
 
-/** Return every change of the terms, whether for the worse or not. */
+/** Return all changes of the terms, not only those for the worse. */
 export function listChanges(accepted: Terms, asked: Terms, texts: Texts, lang: string): string[] {
   const names = Object.keys(asked) as (keyof Terms)[];
   return names.flatMap((name) => {
@@ -279,7 +286,10 @@ function formatValue(value: Terms[keyof Terms], lang: string): string {
 
 const MAX_DIGITS = 4;
 
-/** Format a number in a language with a few digits, never rounded down. */
+/**
+ * Format a number in a language with at most four significant digits, never rounded down. Whole
+ * numbers keep all digits.
+ */
 export function formatNumber(value: number, lang: string): string {
   const [mantissa = "", exponent] = value.toExponential(14).split("e");
   const all = mantissa.replace(/[.-]/g, "");
@@ -289,14 +299,16 @@ export function formatNumber(value: number, lang: string): string {
   return rounded.toLocaleString(lang, { maximumFractionDigits: 20, useGrouping: true });
 }
 
-/** Return the reasons for a recommendation; null if nothing of the visitor supports it. */
+/**
+ * Return the reasons for a recommendation as a sentence; null if the history does not support it.
+ */
 export function formatReason(
   { because }: Recommendation,
   texts: Texts,
   lang: string,
 ): string | null {
   if (because.length === 0) return null;
-  // A label says what it is; a band of numbers does not.
+  // A label explains itself. A band of numbers is written with its kind.
   const named = because.map((one) => {
     if (one.kind === "item") return one.title;
     return /^[\d.<>-]/.test(one.name) ? `${one.tag} ${one.name}` : one.name;

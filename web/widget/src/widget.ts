@@ -1,5 +1,5 @@
 /**
- * `sottovoce-widget`: recommendations in a page of any site, by one script and two elements.
+ * `sottovoce-widget`: recommendations in a page of any site, with one script and two elements.
  *
  *     <sottovoce-consent proxy="https://proxy.example" key="..." limit="500"></sottovoce-consent>
  *     <sottovoce-list href="/articles/{id}" seen="T-01"></sottovoce-list>
@@ -13,17 +13,17 @@ import { page } from "./piece.js";
 export type { Options } from "./page.js";
 export type { Texts } from "./texts.js";
 
-/** Set the options of the attributes, and more; texts also later. */
+/** Set options: those that attributes can set too, and others. Texts can be set again later. */
 export function start(options: Partial<Options>): void {
   page.start(options);
 }
 
-/** Record on this device what the page shows: ids of the catalogue. */
+/** Record on this device that the visitor saw items with these ids of the catalogue. */
 export function markSeen(...ids: readonly string[]): Promise<void> {
   return page.markSeen(...ids);
 }
 
-/** Leave items out of the lists, such as those that are sold out. */
+/** Leave items out of all lists, such as articles that are sold out. */
 export function hide(ids: Iterable<string>): void {
   page.hide(ids);
 }

@@ -1,8 +1,9 @@
 /**
  * Starts the client's workers.
  *
- * A browser starts no worker from a script of another origin. So their script is in this file as
- * text, and starts from a `blob:` address, unless the page names a copy on its own origin.
+ * Browsers start no worker from a script of another origin. So this file contains the script of the
+ * workers as text, and starts them from a `blob:` address, unless the page names a copy on its own
+ * origin.
  */
 
 import type { WorkerName } from "sottovoce-client";
@@ -35,7 +36,8 @@ function createBlobAddress(): string {
 }
 
 /**
- * Return an address that a page with Trusted Types accepts; the policy passes only these addresses.
+ * Return an address in a form that a page with Trusted Types accepts. The policy is used for this
+ * address only.
  */
 function trustAddress(url: string): string {
   const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };

@@ -1,7 +1,7 @@
-"""Delete cached loops that are older than the code compiled into them.
+"""A check that numba's cached loops were compiled from the present sources.
 
-numba caches a compiled loop as long as the loop's own file stays the same. It does not look at the
-files of the kernels that are compiled into the loop.
+numba uses a cached loop as long as the loop's own file stays the same. It does not check the files
+of the kernels that are compiled into the loop.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ COMPILED_FOLDERS = ("core", "simulation")
 
 
 def drop_stale(*loops: Any) -> None:
-    """Delete what was compiled of these loops from other sources than the present ones."""
+    """Delete the cached code of these loops if it was compiled from other sources."""
     digest = _compute_digest().encode()
     for loop in loops:
         folder = Path(loop.stats.cache_path)

@@ -1,4 +1,4 @@
-"""The engine that runs the compiled loops."""
+"""The cpu engine, which runs loops compiled by numba."""
 
 from typing import ClassVar
 
@@ -20,21 +20,21 @@ from sottovoce.training import Settings
 Float32 = NDArray[np.float32]
 
 drop_stale(run_epoch, solve_users)
-# Passed to `run_epoch` if only sums are needed, not each report.
+# Passed to `run_epoch` if only the sums are needed and not each report.
 _NO_REPORTS = np.empty((0, 0), np.uint32)
 # Passed to `run_epoch` if people are numbered consecutively.
 _NO_CHOSEN_NUMBERS = np.empty(0, np.int64)
 
 
 class CpuEngine(LocalEngine):
-    """Computes with loops compiled by numba, on all cores or on a number of threads."""
+    """An engine with compiled loops, on all cores or on the given number of threads."""
 
     name: ClassVar[str] = "cpu"
 
     def __init__(self, part: Part, settings: Settings, threads: int | None):
         super().__init__(part, settings)
         self.threads = check_threads(threads)
-        # The module plugs its kernel into `run_epoch`.
+        # Importing the module plugs its kernel into `run_epoch`.
         import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
@@ -83,7 +83,7 @@ class CpuEngine(LocalEngine):
                 begin, end, h.indptr, h.indices, longest, roster, c, m, sums[thread], reports
             )
 
-        # Each call allocates memory, so calls are for many people; but every thread needs some.
+        # Each call allocates memory, so it should be for many people; but every thread needs calls.
         per_call = len(people) // (16 * self.threads)
         min_people = USERS_PER_BLOCK * (settings.epochs // settings.turns)
         with use_threads(self.threads):

@@ -1,4 +1,4 @@
-"""One federated epoch of some people. The kernels of mechanisms are plugged into its loop."""
+"""The compiled loop of one epoch, into which the kernels of mechanisms are plugged."""
 
 from typing import Any
 
@@ -13,19 +13,23 @@ from sottovoce.simulation.evaluation.kernels import compile_inner
 from sottovoce.simulation.interface import EpochConstants
 
 Int32 = NDArray[np.int32]
-# Users whose reports a kernel computes in one call, so that it reads large tables once for all.
+# Number of users whose reports a kernel computes in one call. It then reads large tables only once
+# for all of them.
 USERS_PER_FILL = 8
 
 
 def make_scratch(c: EpochConstants, m: Any, longest: int) -> Any:
-    """Allocate memory that a kernel needs for one user after the other: plugged in."""
+    """Allocate the memory that a kernel uses again for each user. A kernel replaces this function.
+
+    The constants of the mechanism are `m`; the length of the longest history is `longest`.
+    """
     raise NotImplementedError
 
 
 def needs_history(user: int, c: EpochConstants, m: Any, k: int) -> bool:
-    """Return whether any of a user's k reports depends on their history: plugged in.
+    """Return whether any of a user's k reports depends on their history. A kernel replaces this.
 
-    A device always solves its vector. Here it is not solved for people whose coins ignore it.
+    A device always solves its user vector. Here no vector is solved if no report depends on it.
     """
     raise NotImplementedError
 
@@ -40,22 +44,30 @@ def fill_reports(
     scratch: Any,
     out: NDArray[np.uint32],
 ) -> None:
-    """Write the k reports of the users with these numbers into `out`: plugged in."""
+    """Write the k reports of each of these users into `out`. A kernel replaces this function.
+
+    The items of user `users[u]` are `indices[indptr[u]:indptr[u + 1]]`, the vector is `X[u]`.
+    """
     raise NotImplementedError
 
 
 @compile_inner
 def is_always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
-    """Return True: each report of the mechanism depends on the history."""
+    """Return True, for mechanisms whose every report depends on the history."""
     return True
 
 
 def plug_in(constants: type, scratch_of: Any, reports_of: Any, needs_of: Any = is_always) -> None:
     """Make `run_epoch` use these functions for a mechanism with constants of this type.
 
-    They are the mechanism's `make_scratch`, `fill_reports` and `needs_history`. numba chooses by
-    the type of `m` when it compiles. So every mechanism gets its own loop from one source, with
-    its kernel inlined.
+    numba chooses the functions by the type of `m` when it compiles `run_epoch`. So every mechanism
+    gets a loop of its own, with its kernel inlined.
+
+    Args:
+        constants: The type of `m`, a named tuple.
+        scratch_of: The mechanism's `make_scratch`.
+        reports_of: The mechanism's `fill_reports`.
+        needs_of: The mechanism's `needs_history`.
     """
 
     def scratch(c, m, longest):  # type: ignore[no-untyped-def]
@@ -67,7 +79,7 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any, needs_of: Any = i
     def reports(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
         return reports_of(users, indptr, indices, X, c, m, scratch, out)
 
-    # Lambdas, because numba compares signatures to the letter, including annotations.
+    # numba requires the same signature as above, including annotations; lambdas have none.
     overload(make_scratch, inline="always")(
         lambda c, m, longest: scratch if _has_type(m, constants) else None  # noqa: ARG005
     )
@@ -98,14 +110,14 @@ def run_epoch(
     sums: Int32,
     reports: NDArray[np.uint32],
 ) -> int:
-    """Solve and report for the people from place `begin` to `end` whose turn it is.
+    """Compute the reports of those people from place `begin` to `end` who take part.
 
-    Signs are added to `sums` by direction; as integers, so the order of people changes nothing.
-    Reports are also written to `reports` (N x k), unless it is empty. `longest` is the length of
-    the longest history.
+    The sign of each report is added to `sums` at its direction. Sums are integers, so the order of
+    people does not change them. Reports are also written to `reports` (N x k), unless it is empty.
+    `longest` is the length of the longest history.
 
     Returns:
-        How many people reported.
+        The number of people who took part.
     """
     k, size = c.reports, c.V.shape[1]
     equations = make_equation_memory(size)

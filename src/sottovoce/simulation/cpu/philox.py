@@ -1,4 +1,4 @@
-"""Compiled versions of `simulation.random_words` and `simulation.population`."""
+"""Compiled functions of `simulation.random_words` and `simulation.population`."""
 
 from typing import Any, NamedTuple
 
@@ -30,14 +30,14 @@ _REPORTS_PURPOSE = np.uint64(REPORTS_PURPOSE)
 _TURNS_PURPOSE = np.uint64(TURNS_PURPOSE)
 _RESAMPLING_PURPOSE = np.uint64(RESAMPLING_PURPOSE)
 _DROP_BELOW = np.uint64(DROPPED_OF_65536)
-# Selects 16 bits of a word. They decide whether a resampled history drops an item.
+# Selects the 16 bits of a word that decide whether a resampled history drops an item.
 _PIECE_MASK = np.uint64(0xFFFF)
 
 
 @intrinsic
 def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 - numba's signature
     """Return the upper half of a 128-bit product."""
-    # One instruction, which numba cannot express.
+    # numba has no function for this, but LLVM compiles it to one instruction.
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         wide = ir.IntType(128)
@@ -58,7 +58,7 @@ def draw_words(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -
 
 @compile_inner
 def mix_rounds(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
-    """Apply rounds of Philox; `k0` and `k1` are the keys of the first of them."""
+    """Apply rounds of Philox, of which the first has the keys `k0` and `k1`."""
     x0, x1, x2, x3 = state
     for _ in range(rounds):
         high0, low0 = multiply_high(x0, _MULTIPLIER_0), x0 * _MULTIPLIER_0
@@ -71,7 +71,7 @@ def mix_rounds(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
 
 @compile_inner
 def draw_report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
-    """Return the words of one draw: 0 to k - 1 make the k reports, k breaks ties."""
+    """Return the words of one draw. Draws 0 to k - 1 are for the k reports; draw k breaks ties."""
     return draw_words(seed, _REPORTS_PURPOSE, draw, user, epoch)
 
 
@@ -109,8 +109,8 @@ def fill_words(
         random_words: Output, with one row for each draw.
     """
     # Multiplications are the slow part of Philox. In the first two of its ten rounds, the products
-    # of the draw are combined with those of user and epoch by XOR only. So the former are computed
-    # once for all users, and the latter once for all draws of a user.
+    # of the draw are combined with those of user and epoch by XOR only. So the products of the draw
+    # are computed once for all users, and those of user and epoch once for all draws of a user.
     first = multiply_high(np.uint64(epoch), _MULTIPLIER_1) ^ np.uint64(user) ^ seed
     mask0 = np.uint64(epoch) * _MULTIPLIER_1 ^ (seed + _KEY_STEP_0)
     mask2, word3 = (

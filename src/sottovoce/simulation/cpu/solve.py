@@ -1,8 +1,8 @@
-"""User vectors, compiled: `sottovoce.core.solve_user_vectors` in the same order of operations.
+"""The compiled `sottovoce.core.solve_user_vectors`, with the same order of operations.
 
-numba leaves vector instructions to LLVM, which finds none for the outer product of two rows. So
-sums of outer products are written in LLVM's own language, four by four entries at a time. Their
-products and sums are those of plain loops in the same order, so no bit changes.
+numba lets LLVM choose vector instructions, but LLVM finds none for the outer product of two rows.
+So the code that sums outer products is generated as LLVM instructions, for tiles of four by four
+entries. It multiplies and adds in the same order as plain loops, so the result has the same bits.
 """
 
 from typing import Any, NamedTuple
@@ -18,13 +18,15 @@ from sottovoce.simulation.evaluation.kernels import compile_inner
 
 Float64 = NDArray[np.float64]
 
-# Users that a thread takes at a time: few enough to share out evenly, enough to amortise a call.
+# Number of users that a thread takes at a time: few enough that all threads finish at about the
+# same time, and enough that the cost of a call does not matter.
 USERS_PER_BLOCK = 64
-# Rows of V that are widened and added up before the next ones: they stay in the nearest cache.
+# Number of rows of V that are converted to float64 and added up at a time. They fit the first
+# cache.
 ITEMS_PER_BLOCK = 64
-# Rows and columns of a tile, whose sixteen sums stay in registers.
+# Number of rows and of columns of a tile, whose sixteen sums stay in registers.
 TILE_SIDE = 4
-# Types in LLVM's language.
+# LLVM types.
 _INDEX_TYPE = ir.IntType(64)
 _FOUR_DOUBLES = ir.VectorType(ir.DoubleType(), TILE_SIDE)
 
@@ -39,8 +41,8 @@ def pad_to_tiles(size: int) -> int:
 def add_tile(rows: Any, n: int, i: int, j: int, lines: int, sums: Any) -> None:
     """Add `rows[t, i:i+lines] rows[t, j:j+4]^T` to `sums[i:i+lines, j:j+4]`, for t from 0 to n - 1.
 
-    Nothing is checked: both must be float64, in C order and equally wide, n at least 1, and lines
-    from 1 to 4.
+    Nothing is checked. Both arrays must be float64, in C order and equally wide; n must be at least
+    1, and `lines` from 1 to 4.
     """
     if lines == 4:
         _add_four_lines(rows, n, i, j, sums)
@@ -118,7 +120,7 @@ _add_four_lines = _make_tile_adder(4)
 
 
 class EquationMemory(NamedTuple):
-    """Memory for the equations of one user after the other."""
+    """Memory for the equations of one user, which is used again for the next user."""
 
     rows: Float64
     lower: Float64
@@ -131,7 +133,7 @@ def make_equation_memory(size: int) -> EquationMemory:
     """Allocate the memory for vectors of this length."""
     width = pad_to_tiles(size)
     rows = np.zeros((ITEMS_PER_BLOCK, width), np.float64)
-    # Its product with a row is the row itself: see `add_items`.
+    # The product of this column with a row is the row itself: see `add_items`.
     rows[:, size : size + 1] = 1.0
     return EquationMemory(
         rows,
@@ -145,9 +147,12 @@ def make_equation_memory(size: int) -> EquationMemory:
 def add_items(
     items: NDArray[np.int32], V: NDArray[np.float32], rows: Float64, sums: Float64, right: Float64
 ) -> None:
-    """Compute `sum v v^T` (the lower triangle and a little more) and `sum v`, item after item."""
-    # The product of two float32 is exact in float64. A table of products would not fit a cache.
-    # Where rows are padded, the first entry of the padding is 1, so its products are `v` itself.
+    """Write `sum v v^T` (at least the lower triangle) into `sums` and `sum v` into `right`.
+
+    The sums run over the items in their order; v is the row of V of an item.
+    """
+    # The product of two float32 is exact in float64. If rows are padded, the first entry of the
+    # padding is 1. Its products with a row are the row itself, so `sums` then contains `sum v` too.
     size, width = right.shape[0], rows.shape[1]
     used = min(size + 1, width)
     sums[:] = 0.0
@@ -192,8 +197,9 @@ def solve_user(
         for j in range(i + 1):
             lower[i, j] = G[i, j] + alpha * lower[i, j]
         lower[i, i] += regularization
-    # Each column is subtracted from all that follow. Every entry sees the same differences in the
-    # same order as in the reference, but neighbours are computed at once.
+    # Cholesky decomposition: each column is subtracted from all later columns. The same numbers are
+    # subtracted from every entry as in the reference, in the same order; but neighbouring entries
+    # can be computed at once.
     for k in range(size):
         lower[k, k] = np.sqrt(lower[k, k])
         for i in range(k + 1, size):
@@ -230,7 +236,7 @@ def solve_users(
     regularization: float,
     X: NDArray[np.float32],
 ) -> None:
-    """Write the vectors of the users from `begin` to `end` into `X`."""
+    """Write the vectors of the users from `begin` to `end - 1` into `X`."""
     memory = make_equation_memory(X.shape[1])
     for u in range(begin, end):
         items = indices[indptr[u] : indptr[u + 1]]

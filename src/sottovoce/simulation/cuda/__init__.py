@@ -1,4 +1,4 @@
-"""The engine for a graphics card, on which everything runs except the loop over epochs."""
+"""The engine for a graphics card. Everything except the loop over epochs runs on the card."""
 
 from dataclasses import dataclass
 

@@ -8,20 +8,21 @@ from sottovoce.errors import SettingsError
 
 # An array on the card.
 Buffer = Any
-# No fused multiply-add: one rounding for each operation, as in all engines.
+# Fused multiply-add is off, so that each operation is rounded, as in all engines.
 COMPILER_OPTIONS = ("--std=c++17", "--fmad=false")
-# Memory that the threads of a block share.
+# The declaration of the memory that the threads of a block share.
 SHARED_MEMORY_DECLARATION = "extern __shared__ double block_memory[];\n"
 
 
 class CudaCard:
-    """What an engine needs of a card. The tests extend it with one that is emulated."""
+    """The functions of a card that the engine uses. Tests have a subclass that emulates a card."""
 
     threads = 256
-    """The number of threads of a block that serves best."""
+    """The number of threads in a block, unless a kernel needs another one."""
     processors: int
+    """The number of multiprocessors."""
     shared_bytes: int
-    """The most memory that the threads of a block can share."""
+    """The largest number of bytes that the threads of a block can share."""
 
     def __init__(self, number: int):
         self._cupy = _import_cupy()
@@ -33,7 +34,7 @@ class CudaCard:
         self._kernels: dict[str, Any] = {}
 
     def load(self, source: str) -> None:
-        """Compile the kernels of this source and forget those of an earlier one."""
+        """Compile the kernels in this source code. They replace those of an earlier call."""
         with self._device:
             self._module = self._cupy.RawModule(
                 code=SHARED_MEMORY_DECLARATION + source, options=COMPILER_OPTIONS
@@ -61,7 +62,7 @@ class CudaCard:
             buffer.sort()
 
     def launch(self, kernel: str, blocks: int, threads: int, shared: int, setup: Buffer) -> None:
-        """Start a kernel, which runs after all that were started before."""
+        """Start a kernel. It runs after all kernels that were started before it."""
         if kernel not in self._kernels:
             self._kernels[kernel] = self._module.get_function(kernel)
         function = self._kernels[kernel]

@@ -1,4 +1,4 @@
-"""The engine that runs the kernels in `source/`."""
+"""The cuda engine, which runs the kernels in `source/`."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -25,14 +25,14 @@ from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 
-# People whose vectors are on the card at the same time.
+# The largest number of people whose vectors are on the card at the same time.
 MAX_PEOPLE_ON_CARD = 1 << 20
-# Threads of one processor that run at the same time.
+# Number of threads that one processor of the card runs at the same time.
 THREADS_PER_PROCESSOR = 2048
 
 
 class CudaEngine(LocalEngine):
-    """Computes on one card."""
+    """An engine that computes on one graphics card."""
 
     name: ClassVar[str] = "cuda"
 
@@ -41,13 +41,14 @@ class CudaEngine(LocalEngine):
         people, histories, factors = part.people, self.histories, settings.factors
         self._kernel = import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
         self._model: Float32 | None = None
-        # Whether the card has the vectors of all people in the data, for the present model.
+        # Whether the card has the vectors of all people of the data set for the present V.
         self._has_vectors = False
         self._solve_bytes = compute_solve_bytes(factors)
         if self._solve_bytes > card.shared_bytes:
             raise SettingsError(f"{factors} factors do not fit the memory of this card: use fewer")
         card.load(render_source(factors, self._kernel.SOURCE))
-        # One buffer for people who report and for people of the data, who may be fewer or more.
+        # The same buffer is used for the people who report and for the people of the data set, so
+        # it must be large enough for either.
         self._people_per_piece = min(MAX_PEOPLE_ON_CARD, max(len(people), histories.n_users, 1))
         self._memory = memory = Memory(
             card,
@@ -89,7 +90,7 @@ class CudaEngine(LocalEngine):
         reports = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
         memory.drop("reports_out")
         numbers = self.people.get_numbers(np.arange(n))
-        # The card writes a row for everybody; rows of people who sit out are left out here.
+        # The card has a row for every person; rows of people who do not take part are dropped here.
         takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
         return reports[takes]
 
@@ -99,9 +100,9 @@ class CudaEngine(LocalEngine):
         return np.concatenate([np.empty(0, np.float32), *vectors]).reshape(-1, V.shape[1])
 
     def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
-        """Run one epoch, with `training.compute_next_items` on the card where it can."""
-        # The kernel knows neither dummies nor a limit of rows: the host computes both from the
-        # sums.
+        """Run one epoch, and compute `training.compute_next_items` on the card if it can."""
+        # The kernel supports neither dummies nor a limit of row lengths. With these, the host
+        # computes the next items from the sums.
         if self.settings.dummies or row_limit:
             return super().learn(V, epoch, row_limit=row_limit)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
@@ -123,7 +124,7 @@ class CudaEngine(LocalEngine):
         return memory.get("next_V").reshape(V.shape), n_reports
 
     def _report(self, V: Float32, epoch: int) -> int:
-        """Add all reports to `sums` and return their number."""
+        """Add all reports of an epoch to `sums` on the card, and return their number."""
         V = self.check_items(V)
         memory, people, crowd = self._memory, len(self.people), 0
         memory.numbers["epoch"] = epoch
@@ -132,7 +133,8 @@ class CudaEngine(LocalEngine):
         memory.make("sums", self.mechanism.n_directions, np.int32)
         for _ in self._split_people(people):
             memory.run("gather")
-            # Vectors of an evaluation of the same model are used again, unless other people report.
+            # If an evaluation of the same V has solved the vectors, they are used again, unless the
+            # people who report are resampled.
             if not (self._has_vectors and self.people.resampled is None):
                 self._has_vectors = False
                 memory.run("solve_with_history", **self._get_solve_launch())
@@ -141,8 +143,8 @@ class CudaEngine(LocalEngine):
         return crowd * self.settings.reports
 
     def _set_model(self, V: Float32) -> None:
-        """Put V on the card, unless it is there."""
-        # A matrix is first evaluated and then learnt from.
+        """Put V on the card, unless it is there already."""
+        # The same V is often used twice: for an evaluation, and for the next epoch.
         if self._model is not None and np.array_equal(V, self._model):
             return
         memory, factors = self._memory, V.shape[1]
@@ -154,17 +156,17 @@ class CudaEngine(LocalEngine):
         memory.run("compute_gram", blocks=factors, shared=shared, threads=threads)
 
     def _solve_all(self) -> Iterator[int]:
-        """Solve the vectors of all people in the data; yield the size of each piece."""
+        """Solve the vectors of all people of the data set, piece by piece; yield each size."""
         n_users = self.histories.n_users
         for n in self._split_people(n_users):
             if not self._has_vectors:
                 self._memory.run("solve_rows", **self._get_solve_launch())
-            # In several pieces only the last one's vectors are on the card.
+            # If there are several pieces, the card keeps only the vectors of the last one.
             self._has_vectors = n == n_users
             yield n
 
     def _get_solve_launch(self) -> dict[str, int]:
-        """Return how to start a kernel that solves vectors, with a block for one person."""
+        """Return the launch arguments of a kernel that solves vectors, a person per block."""
         threads = choose_solve_threads(self.settings.factors)
         blocks = self._memory.card.processors * max(THREADS_PER_PROCESSOR // threads, 1)
         return {"shared": self._solve_bytes, "threads": threads, "blocks": blocks}

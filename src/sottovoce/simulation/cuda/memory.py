@@ -1,4 +1,4 @@
-"""The memory of a card, by name, and the kernels that work on it."""
+"""The named arrays and numbers on a graphics card, and the launch of kernels that use them."""
 
 from importlib.resources import files
 from typing import Any
@@ -18,10 +18,11 @@ from sottovoce.simulation.random_words import (
     TURNS_PURPOSE,
 )
 
-# Sources for every mechanism; its own source follows them.
+# The source files for every mechanism. The mechanism's own source file comes after them.
 COMMON_SOURCES = ("common.cuh", "people.cu", "solve.cu", "items.cu")
-# Counters of an epoch: people whose reports depend on their history, the others, all who take part;
-# the next person to solve and to report for; entries of V out of bounds.
+# The counters of an epoch, in this order: participants whose reports depend on their history, the
+# other participants, all participants; the next person whose vector is solved, the next person who
+# reports; entries of V that are out of bounds.
 COUNTER_NAMES = (
     "WITH_HISTORY",
     "WITHOUT_HISTORY",
@@ -30,25 +31,27 @@ COUNTER_NAMES = (
     "NEXT_REPORTED",
     "DIVERGED",
 )
-# Rows of V that a block reads at once, for one person and for G.
+# Number of rows of V that a block of threads reads at a time: for the equations of one person, and
+# for G = V^T V.
 ROWS_PER_STEP = 32
 ROWS_PER_GRAM_STEP = 128
-# Threads of a block, at most.
+# The largest number of threads in a block.
 MAX_THREADS = 512
-# For `loudest`: rows that are counted together, and bins of their magnitudes.
+# For `loudest`: the number of rows in a group, and the number of bins for their magnitudes.
 ROWS_PER_GROUP = 16
 BIN_COUNT = 4096
-# Lengths of the lists of directions in the bracket, next to the threshold and at it. If a list is
-# too short, kernels compute its entries again.
+# For `loudest`: the lengths of three lists, of directions in the bracket, of agreements close to
+# the threshold, and of directions at the threshold. If a list is too short for all entries, kernels
+# compute them again.
 MAX_NEAR = 1024
 MAX_CLOSE = 64
 MAX_TIED = 64
-# Parts into which a bracket is divided.
+# For `loudest`: the number of parts into which a bracket of the threshold is divided.
 BRACKET_PARTS = 256
-# People whose rows are predicted together.
+# For `loudest`: the number of people for whom one block computes predictions.
 PEOPLE_PER_PREDICTION = 32
-# The struct that a kernel gets, stated once for numpy and for C. Every field has eight bytes, so
-# both have the same layout.
+# The fields of the C struct `Setup`, the argument of every kernel. numpy's type of the struct is
+# made from the same list. Every field has eight bytes, so both have the same layout.
 _FIELD_GROUPS = (
     ("Word", "seed n_directions n_signed threshold"),
     ("Int", "epoch epochs turns reports n_items always_needs_history"),
@@ -76,7 +79,8 @@ _FIELD_GROUPS = (
     ("UInt *", "reports_out"),
 )
 SETUP_FIELDS = {name: kind for kind, names in _FIELD_GROUPS for name in names.split()}
-# Blocks of threads for each processor of a card: enough to hide that memory is slow.
+# Number of blocks of threads for each processor of a card. With several blocks, some can compute
+# while others wait for memory.
 BLOCKS_PER_PROCESSOR = 8
 _NUMPY_TYPES = {"Word": np.uint64, "Int": np.int64, "double": np.float64}
 SETUP_TYPE = np.dtype(
@@ -85,35 +89,38 @@ SETUP_TYPE = np.dtype(
 
 
 def compute_solve_bytes(factors: int) -> int:
-    """Compute the size of the struct `Equations` of solve.cu."""
+    """Return the size in bytes of the struct `Equations` of solve.cu."""
     triangle, width = (factors + 1) * (factors + 2) // 2, factors + 2 - factors % 2
     return 16 * triangle + 8 * ROWS_PER_STEP * width + 4 * ROWS_PER_STEP + 8
 
 
 def choose_solve_threads(factors: int) -> int:
-    """Return a thread for each two by two entries of the equations, in whole warps."""
+    """Return the number of threads for one person: one for each tile of the equations.
+
+    A tile has two by two entries. The number is rounded up to whole warps, and at most 256.
+    """
     pairs = (factors + 2) // 2
     return min(-(-pairs * (pairs + 1) // 64) * 32, 256)
 
 
 def compute_gram_bytes(factors: int, threads: int) -> int:
-    """Compute the size of the products of one step, for at most one factor a thread."""
+    """Return the size in bytes of the products of one step, with at most one factor per thread."""
     return 8 * ROWS_PER_GRAM_STEP * min(factors, threads)
 
 
 def pad_factors(factors: int) -> int:
-    """Return the next power of two above."""
+    """Return the smallest power of two above the number of factors."""
     return 1 << factors.bit_length()
 
 
 def compute_scratch_bytes(factors: int) -> int:
-    """Compute a bound of the size of the struct `Scratch` of loudest.cu, without its rows."""
+    """Return an upper bound of the bytes of the struct `Scratch` of loudest.cu, without rows."""
     lists = 4 * BIN_COUNT + 4 * BRACKET_PARTS + 8 * (MAX_CLOSE + MAX_TIED) + 8 * MAX_THREADS
     return lists + 24 * factors + 8 * pad_factors(factors) + 192
 
 
 def render_source(factors: int, mechanism_source: str) -> str:
-    """Return the source of the common kernels and of those in the file of a mechanism."""
+    """Return the source code of the common kernels and of those of a mechanism."""
     numbers = {
         "FACTORS": factors,
         "PADDED_FACTORS": pad_factors(factors),
@@ -156,7 +163,10 @@ def render_source(factors: int, mechanism_source: str) -> str:
 
 
 class Memory:
-    """The present fields of `Setup`: numbers, and arrays on the card."""
+    """The present values of the fields of `Setup`: numbers, and arrays on the card.
+
+    There are also numbers that are not fields of `Setup`; kernels do not get them.
+    """
 
     def __init__(self, card: CudaCard, **numbers: float):
         self.card = card
@@ -167,8 +177,8 @@ class Memory:
         self._buffers[name] = self.card.upload(np.ascontiguousarray(array))
 
     def make(self, name: str, size: int, kind: DTypeLike) -> None:
-        """Allocate zeros."""
-        # One at least, so that there is an address.
+        """Allocate an array of zeros under this name."""
+        # At least one element, so that the array has an address.
         self._buffers[name] = self.card.zeros(max(size, 1), kind)
 
     def drop(self, name: str) -> None:
@@ -191,7 +201,7 @@ class Memory:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks for kernels whose blocks take one person after the other."""
+        """The number of blocks of a kernel in which each block takes one person after another."""
         return self.card.processors * BLOCKS_PER_PROCESSOR
 
     def run(
@@ -202,7 +212,14 @@ class Memory:
         threads: int | None = None,
         shared: int = 0,
     ) -> None:
-        """Start a kernel. Only reading what it writes waits for its end."""
+        """Start a kernel without waiting for its end; `get` waits for it.
+
+        Args:
+            kernel: The name of the kernel.
+            blocks: The number of blocks of threads; None for `self.blocks`.
+            threads: The number of threads in each block; None for `card.threads`.
+            shared: Bytes of memory that the threads of a block share.
+        """
         addresses = {name: self.card.address(buffer) for name, buffer in self._buffers.items()}
         setup = np.zeros(1, SETUP_TYPE)
         for name, value in (self.numbers | addresses).items():

@@ -22,7 +22,7 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    # Otherwise Ray tells its makers that it is used.
+    # By default, Ray sends usage statistics to its makers.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if find_spec("ray") is None:
         raise MissingExtraError("the ray engine needs Ray: pip install 'sottovoce[ray]'")

@@ -1,4 +1,4 @@
-"""The engine whose people are in the processes of a cluster: V goes there, sums come back."""
+"""The engine for a Ray cluster: its processes hold the people, get V, and return sums."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from sottovoce.simulation.interface import Engine, LocalEngine, PartedEngine, Re
 from sottovoce.simulation.population import Part, Parts, WholeParts
 from sottovoce.training import Settings
 
-# All people. In a list, because Ray would otherwise send them with every call.
+# A reference to all people. It is in a list because Ray replaces a bare argument by its value, and
+# would send all people with every call.
 StoredParts = list[ObjectRef[Parts]]
-# Sums that are added in one step of the tree.
+# Number of results that one task of the cluster adds up.
 SUMS_PER_STEP = 8
-# A cluster must answer within this time; Ray itself would try for minutes.
+# A cluster must answer within this time. Ray itself would try for minutes.
 CONNECT_SECONDS = 5.0
 
 
 class Worker:
     """A process of the cluster that holds some parts and calls functions with their engines.
 
-    It depends on its arguments only, so it can be replaced.
+    It has no state besides its arguments, so another process can replace it.
     """
 
     def __init__(self, indices: list[int], settings: Settings):
@@ -44,7 +45,8 @@ class Worker:
         self, stored: StoredParts, function: Callable[[LocalEngine], Any]
     ) -> list[tuple[int, Any]]:
         """Return the index and the result of each part."""
-        # Made at the first call, not before: an error is then a result, and not a lost worker.
+        # Engines are built at the first call. An error then reaches the caller; in `__init__` it
+        # would kill the worker.
         if not self._engines:
             parts = ray.get(stored[0])
             self._engines = {
@@ -64,23 +66,23 @@ class Worker:
 
 
 def add_sums(*collected: ReportSums) -> ReportSums:
-    """Add up the sums of different people."""
-    # Whole numbers, so any order gives the same.
+    """Add up the sums of several parts."""
+    # Sums are whole numbers, so any order gives the same result.
     sums = np.sum([part.sums for part in collected], axis=0)
     return ReportSums(sums, sum(part.n_reports for part in collected))
 
 
 def _build_engine(part: Part, settings: Settings) -> Engine:
-    # Loops are compiled for arrays that may be written to; those of the object store may not.
+    # Loops are compiled for writable arrays, but arrays from Ray's object store are read-only.
     part = part if part.histories.indices.flags.writeable else deepcopy(part)
     return build_engine("cpu", WholeParts(part), settings, threads=1)
 
 
 class RayEngine(PartedEngine):
-    """Computes with the workers of a cluster.
+    """An engine that computes with the workers of a cluster.
 
-    A lost worker is replaced, on another machine if its own is gone, and called again. Results
-    depend on the people, V and the epoch only, so they are the same.
+    A lost worker is replaced, on another machine if its own is gone, and called again. The result
+    is the same, because it depends only on the settings, the people, V and the epoch.
     """
 
     name: ClassVar[str] = "ray"
@@ -96,7 +98,7 @@ class RayEngine(PartedEngine):
                 data = parts.drop_resampling().cut(n_workers)
             self._data = WorkerPool(cluster, data, settings, n_workers)
             self.reporting = self._data
-            """The workers with the people who report."""
+            """The workers that hold the people who report."""
             if resampled:
                 self.reporting = WorkerPool(cluster, resampled, settings, n_workers)
         except BaseException:
@@ -119,16 +121,16 @@ class RayEngine(PartedEngine):
 
 
 class WorkerPool:
-    """The workers that hold some people, each with one part or several."""
+    """The workers that hold all parts of some people, one part or several each."""
 
     def __init__(self, cluster: Cluster, parts: Parts, settings: Settings, n_workers: int):
-        # This process keeps the parts, too: a worker that is replaced fetches them again.
+        # Keep the parts in Ray's object store: a worker that replaces a lost one fetches its parts.
         self._stored = [ray.put(parts)]
         n_workers = min(n_workers, len(parts))
         cores = cluster.list_cores()
         kind: Any = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
         self._workers: list[Any] = [
-            # Soft: on this machine as long as it is there.
+            # `soft` allows another machine if this one is gone.
             kind.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(cores[w % len(cores)], soft=True)
             ).remote(list(range(w, len(parts), n_workers)), settings)
@@ -154,7 +156,7 @@ class WorkerPool:
         return total
 
     def _wait(self, calls: Any) -> Any:
-        """Wait for results; raise an error of ours as it was there, without what Ray adds."""
+        """Wait for results. An error of sottovoce in a worker is raised as it is, not wrapped."""
         try:
             return ray.get(calls)
         except RayTaskError as error:
@@ -170,7 +172,7 @@ class WorkerPool:
 
 
 class Cluster:
-    """A cluster that is running, or this machine as one until it is closed."""
+    """A connection to a running cluster, or a cluster on this machine that `close` stops."""
 
     def __init__(self, address: str | None):
         self._is_ours = not ray.is_initialized()
@@ -189,7 +191,7 @@ class Cluster:
             raise SettingsError(f"no Ray cluster can be reached at {address}: {error}") from error
 
     def list_cores(self) -> list[str]:
-        """Return the machine of each core; the first cores are on different machines."""
+        """Return the machine of each core. The first ones in the list are different machines."""
         alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         cores = [
             (core, node["NodeID"])
@@ -211,7 +213,7 @@ class Cluster:
 def _check_reachable(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal()):
-        return  # such as "auto", which Ray looks up
+        return  # Ray looks up names such as "auto"
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:

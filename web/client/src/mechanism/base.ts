@@ -99,8 +99,11 @@ export interface Person {
 
 /** The random words that one report is made from. */
 export interface Draw {
+  /** Chooses the direction. */
   readonly direction: bigint;
+  /** Rounds a value to a sign; only `coordinate` uses it. */
   readonly rounding: bigint;
+  /** Decides whether the report is flipped or replaced by a uniform one. */
   readonly coin: bigint;
 }
 

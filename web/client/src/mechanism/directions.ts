@@ -29,18 +29,18 @@ const NUMBERS_PER_SLICE = 2 ** 18;
 interface Layout {
   /** The sign s of each item. */
   readonly signs: Int8Array;
-  /** The item at each place. */
+  /** The item at each place of the order. */
   readonly items: Uint32Array;
-  /** The place of each item. */
+  /** The place of each item in the order. */
   readonly places: Uint32Array;
 }
 
-function blockSize({ terms }: Manifest): number {
+function getBlockSize({ terms }: Manifest): number {
   return terms.parameters.block as number;
 }
 
 function countRows(manifest: Manifest): number {
-  const block = blockSize(manifest);
+  const block = getBlockSize(manifest);
   return Math.ceil(manifest.items / block) * block;
 }
 
@@ -57,7 +57,7 @@ export function countDirections(manifest: Manifest): number {
  */
 export async function computeRowWeights(person: Person): Promise<Float32Array> {
   const { V, x, manifest } = person;
-  const size = blockSize(manifest);
+  const size = getBlockSize(manifest);
   const layout = await computeLayout(manifest);
   const a = await computeHistoryRows(person, layout);
   const wide = new Float64Array(size * V.columns);
@@ -109,7 +109,7 @@ async function computeHistoryRows(
   person: Person,
   { signs, places }: Layout,
 ): Promise<Float32Array> {
-  const size = blockSize(person.manifest);
+  const size = getBlockSize(person.manifest);
   const inner = Math.min(ROWS_ADDED_SINGLY, size);
   const innerSigns = makeSignTable(inner);
   const rows = new Float32Array(countRows(person.manifest));

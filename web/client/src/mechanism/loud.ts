@@ -36,14 +36,17 @@ export interface LoudSettings {
  * are L. So there are L loud directions even if all agreements are zero. The directions are not
  * listed in memory, which holds only one number for each row.
  */
-export async function findLoud(voice: LoudSettings, ranks: readonly number[]): Promise<number[]> {
-  const least = findLeastAgreement(voice);
-  const ends = await countLoudUpTo(voice, least);
+export async function findLoud(
+  settings: LoudSettings,
+  ranks: readonly number[],
+): Promise<number[]> {
+  const least = findLeastAgreement(settings);
+  const ends = await countLoudUpTo(settings, least);
   const above = ends[ends.length - 1] as number;
   const beyond = ranks.map((rank) => rank - above).filter((rank) => rank >= 0);
-  const tiedByRank = await findTied(voice, least, beyond);
+  const tiedByRank = await findTied(settings, least, beyond);
   return ranks.map(
-    (rank) => tiedByRank.get(rank - above) ?? findLoudAbove(voice, least, ends, rank),
+    (rank) => tiedByRank.get(rank - above) ?? findLoudAbove(settings, least, ends, rank),
   );
 }
 
@@ -106,7 +109,7 @@ async function countLoudUpTo({ a, x }: LoudSettings, least: number): Promise<Uin
 
 /** Return the direction at a rank, among those whose agreement is above the least loud one. */
 function findLoudAbove(
-  voice: LoudSettings,
+  settings: LoudSettings,
   least: number,
   ends: Uint32Array,
   rank: number,
@@ -121,10 +124,10 @@ function findLoudAbove(
   let factor = -1;
   while (remaining >= 0) {
     factor += 1;
-    const product = (voice.a[row] as number) * (voice.x[factor] as number);
+    const product = (settings.a[row] as number) * (settings.x[factor] as number);
     if (Math.abs(product) > least) remaining -= 1;
   }
-  return 2 * (row * voice.x.length + factor) + getDownhillBit(voice, row, factor);
+  return 2 * (row * settings.x.length + factor) + getDownhillBit(settings, row, factor);
 }
 
 /** Return the sign bit of `-a_r x_f`, the direction that decreases the loss. */
@@ -139,11 +142,11 @@ function getDownhillBit({ a, x }: LoudSettings, row: number, factor: number): 0 
  * They are visited in their order and not listed: if all agreements are zero, there are 2n of them.
  */
 async function findTied(
-  voice: LoudSettings,
+  settings: LoudSettings,
   least: number,
   ranks: readonly number[],
 ): Promise<Map<number, number>> {
-  const { a, x, offset } = voice;
+  const { a, x, offset } = settings;
   const all = 2 * a.length * x.length;
   const sortedRanks = [...new Set(ranks)].sort((one, other) => one - other);
   const directions = new Map<number, number>();
@@ -151,7 +154,7 @@ async function findTied(
   for await (const [start, end] of sliceRange(all, DIRECTIONS_PER_SLICE)) {
     for (let place = start; place < end && directions.size < sortedRanks.length; place++) {
       const signedIndex = place < offset ? place - offset + all : place - offset;
-      if (!hasAgreement(voice, signedIndex, least)) continue;
+      if (!hasAgreement(settings, signedIndex, least)) continue;
       if (rank === sortedRanks[directions.size]) directions.set(rank, signedIndex);
       rank += 1;
     }
@@ -160,12 +163,13 @@ async function findTied(
   return directions;
 }
 
-function hasAgreement(voice: LoudSettings, signedIndex: number, value: number): boolean {
-  const { a, x } = voice;
+function hasAgreement(settings: LoudSettings, signedIndex: number, value: number): boolean {
+  const { a, x } = settings;
   const row = Math.floor(signedIndex / 2 / x.length);
   const factor = (signedIndex >>> 1) - row * x.length;
   const agreement = Math.abs((a[row] as number) * (x[factor] as number));
   return (
-    agreement === value && (value === 0 || getDownhillBit(voice, row, factor) === (signedIndex & 1))
+    agreement === value &&
+    (value === 0 || getDownhillBit(settings, row, factor) === (signedIndex & 1))
   );
 }

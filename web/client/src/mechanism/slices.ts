@@ -1,4 +1,4 @@
-/** Long loops in slices, so that a worker can do other work in between. */
+/** Splits long loops into slices, so that a worker can do other work in between. */
 
 /**
  * Yield consecutive ranges [start, end) that cover 0 to `n`. Between two of them, other work of

@@ -4,20 +4,20 @@ import { createSvg } from "../dom.js";
 
 const CHART_PAPER: Paper = { width: 400, height: 240, left: 46, right: 16, top: 30, bottom: 36 };
 
-/** A chart. */
+/** The content of a chart. */
 export interface ChartOptions {
   id: string;
   title: string;
   description: string;
   values: readonly EpochValue[];
-  /** The value axis ends at this value at least. */
+  /** Smallest value at which the value axis may end. */
   minTop: number;
   format(value: number): string;
-  /** Levels to compare with. */
+  /** Constant levels for comparison. */
   levels?: readonly Level[];
 }
 
-/** A line across the chart, and the side of its name. */
+/** A horizontal line across the chart, and the side on which its name stands. */
 export interface Level {
   value: number;
   name: string;
@@ -74,7 +74,7 @@ function drawAxes({ rows, columns }: Layout, { format }: ChartOptions): SVGEleme
   ];
 }
 
-/** Draw a line between the lowest and the highest row. */
+/** Draw a level at the height of its value. */
 function drawLevel({ rows }: Layout, { value, name, side }: Level): SVGElement[] {
   const top = rows.at(-1);
   if (top === undefined) return [];
@@ -99,7 +99,7 @@ function drawMarks(places: Layout, { format }: ChartOptions): SVGElement[] {
   return [
     ...places.marks.map(({ x, y }) => createSvg("circle", { class: "mark", cx: x, cy: y, r: 2 })),
     createSvg("circle", { class: "last", cx: last.x, cy: last.y, r: 4.5 }),
-    // The last value stands above the axis.
+    // The last value is written above the chart.
     createSvg(
       "text",
       { class: "value", x: RIGHT_EDGE, y: CHART_PAPER.top - 9, "text-anchor": "end" },
@@ -108,26 +108,28 @@ function drawMarks(places: Layout, { format }: ChartOptions): SVGElement[] {
   ];
 }
 
+/** The value of one epoch. */
 export interface EpochValue {
   epoch: number;
   value: number;
 }
 
-/** A line on an axis. */
+/** A labelled position on an axis. */
 export interface Tick {
   at: number;
   value: number;
 }
 
-/** Places of a chart's parts, in the units of its view box. */
+/** Positions of a chart's parts, in the units of its view box. */
 export interface Layout {
   marks: readonly { x: number; y: number; epoch: number; value: number }[];
-  /** Data of a path. */
+  /** The curve, as data of an SVG path. */
   line: string;
   rows: readonly Tick[];
   columns: readonly Tick[];
 }
 
+/** The size of a chart and its margins, in the units of its view box. */
 export interface Paper {
   width: number;
   height: number;
@@ -137,10 +139,14 @@ export interface Paper {
   bottom: number;
 }
 
-/** A curve that has just begun does not fill the chart. */
+/**
+ * Minimum length of the epoch axis, so that a curve that has just begun does not fill the chart.
+ */
 const MIN_EPOCHS_SHOWN = 4;
 
-/** Lay out values over epochs; the value axis begins at 0 and ends at a round number. */
+/**
+ * Compute the layout of values over epochs. The value axis begins at 0 and ends at a round number.
+ */
 export function computeLayout(values: readonly EpochValue[], paper: Paper, minTop: number): Layout {
   const epochs = values.map(({ epoch }) => epoch);
   const first = Math.min(...epochs);
@@ -169,7 +175,7 @@ function roundStep(min: number): number {
   return step * power;
 }
 
-/** Return at most six whole epochs, the first among them. */
+/** Return at most six whole epochs for the axis, including the first one. */
 function listEpochTicks(first: number, last: number): number[] {
   return listSteps(first, last, Math.max(1, roundStep((last - first) / 5)));
 }

@@ -1,4 +1,4 @@
-/** The questions about terms: consent, and new terms. */
+/** Asks for consent to terms, and for consent to new terms. */
 
 import type { Offer } from "sottovoce-client";
 import { type Amount, computeLimit } from "sottovoce-client";
@@ -11,10 +11,10 @@ import { createEpsilonFigure } from "./epsilon.js";
 import { createLimitField, explainLimit } from "./limit.js";
 import { askQuestion } from "./question.js";
 
-/** Epochs that the first limit pays for. */
+/** Number of epochs that the suggested limit pays for. */
 const DEFAULT_EPOCHS = 10;
 
-/** Ask for consent, and return the limit that was chosen with a yes, else null. */
+/** Ask for consent. Return the limit that was chosen with a yes, else null. */
 export async function askForConsent(
   offer: Offer,
   spentAmount: Amount,
@@ -24,7 +24,7 @@ export async function askForConsent(
   const value = computeLimit(Math.min(DEFAULT_EPOCHS, offer.turns), spentAmount, offer.terms);
   const summary = h("div", { id: "terms-short", class: "short", "aria-live": "polite" });
   let lastLimit = value;
-  /** The limit whose sentences are displayed: a yes counts for no other. */
+  /** The limit for which the sentences are displayed; a yes counts only for this limit. */
   let displayed: number | null = null;
   const showLimit = async (limit: number) => {
     lastLimit = limit;
@@ -60,18 +60,18 @@ export async function askForConsent(
   return isAccepted ? displayed : null;
 }
 
-/** Create the sentence about other ledgers of this browser, which the figures omit. */
+/** Create the note about this browser's other ledgers, which the figures omit. */
 function createEarlierNote(earlierEpsilon: number): HTMLElement[] {
   return earlierEpsilon > 0 ? [h("p", {}, formatEarlier(earlierEpsilon))] : [];
 }
 
-/** Return the sentences that everybody is asked with. */
+/** Create paragraphs with the sentences of the consent. */
 async function makeParagraphs({ terms }: Offer, limit: number, ask: Ask): Promise<HTMLElement[]> {
   const sentences = await ask((session) => session.summarize(terms, limit), false);
   return sentences.map((sentence) => h("p", {}, sentence));
 }
 
-/** Create the details: everything else that is accepted. */
+/** Create the fold with all other details that are accepted. */
 function createDetails(id: string, offer: Offer, limit: HTMLElement): HTMLElement {
   const descriptions = describeTerms(offer);
   const numbers = listTermNumbers(offer);
@@ -101,7 +101,10 @@ function createDetails(id: string, offer: Offer, limit: HTMLElement): HTMLElemen
   );
 }
 
-/** Ask for new terms that are worse than the accepted ones; all of them are displayed. */
+/**
+ * Ask for consent to new terms that are worse than the accepted ones. All changes for the worse are
+ * displayed.
+ */
 export async function askForNewTerms(
   offer: Offer,
   { worse, limit, spentAmount }: Pick<State, "worse" | "limit" | "spentAmount">,

@@ -1,4 +1,7 @@
-/** A picture of what epsilon means: one report in two worlds, and how sure somebody can become. */
+/**
+ * A picture of the meaning of epsilon: how likely one report is in two cases, and how sure somebody
+ * can become.
+ */
 
 import type { Offer } from "sottovoce-client";
 import { createSvg, h } from "../dom.js";
@@ -8,16 +11,16 @@ const PICTURE_WIDTH = 340;
 const BAR_WIDTH = 240;
 const ROW_HEIGHT = 36;
 const STEPS_TOP = 120;
-/** Values to compare with: no information, and three common choices. */
+/** Values of epsilon for comparison: no information, and three common choices. */
 const REFERENCE_EPSILONS = [0, 1, 3, 10];
 
-/** An epsilon, and its name if it is not a reference. */
+/** One row of the picture: an epsilon, and its name; null for a value for comparison. */
 export interface Step {
   epsilon: number;
   name: string | null;
 }
 
-/** Return the steps of the picture, the most private first. */
+/** Return the rows of the picture, the most private first. */
 export function listSteps({ terms, figures }: Pick<Offer, "terms" | "figures">): Step[] {
   const { epsilon, reports } = terms;
   const { local, central } = figures;
@@ -33,7 +36,7 @@ export function listSteps({ terms, figures }: Pick<Offer, "terms" | "figures">):
   return steps.sort((a, b) => a.epsilon - b.epsilon);
 }
 
-/** Create the picture with its text. Each use has its own id. */
+/** Create the picture with its text. Each use on the page needs its own id. */
 export function createEpsilonFigure(id: string, offer: Offer): HTMLElement {
   const { epsilon } = offer.terms;
   return h(
@@ -88,7 +91,10 @@ function formatName(name: string | null): string {
   return name === null ? "" : ` (${name})`;
 }
 
-/** Draw two bars to scale, as far as the smaller one can be drawn. */
+/**
+ * Draw the likelihood of one report in the two cases as two bars to scale. The smaller bar has a
+ * minimum length.
+ */
 function drawWorlds(epsilon: number): SVGElement[] {
   const length = Math.max(1.5, BAR_WIDTH / Math.exp(epsilon));
   return [
@@ -103,7 +109,7 @@ function drawWorlds(epsilon: number): SVGElement[] {
   ];
 }
 
-/** Draw a step, from a guess at the left to certainty at the right. */
+/** Draw one row: the bar goes from a mere guess at the left to certainty at the right. */
 function drawStep({ epsilon, name }: Step, y: number): SVGElement[] {
   const share = 2 / (1 + Math.exp(-epsilon)) - 1;
   const words = `epsilon ${formatBound(epsilon)}${name === null ? "" : `: ${name}`}`;

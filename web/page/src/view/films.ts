@@ -1,6 +1,6 @@
 /**
- * The films that were seen (searched, suggested, removed), and ten recommendations with their
- * reasons.
+ * The section of films that were seen (to search, add and remove them), and the section of ten
+ * recommendations with their reasons.
  */
 
 import type { Manifest } from "sottovoce-client";
@@ -61,7 +61,10 @@ export function createFilmsView({ ask, announce }: Actions): View & { suggested:
       count,
       filmList,
     ),
-    /** Comes after the recommendations: on a phone it would push them off the screen. */
+    /**
+     * Section of suggestions. It is placed after the recommendations, because on a phone it would
+     * push them off the screen.
+     */
     suggested: suggestionSection,
     update({ films, suggestions, searchable }: State) {
       search.setCatalogueReady(searchable);
@@ -145,7 +148,7 @@ export function createAdviceView({ ask, announce }: Actions) {
   };
   return {
     element,
-    /** Use a curve, which says how much to expect. */
+    /** Use the learning curve, from which the note about a young model is made. */
     showCurve(curve: Curve) {
       latestCurve = curve;
       showAge();
@@ -203,7 +206,7 @@ function formatEmpty(model: boolean, chosen: boolean): string {
     : "Choose a film or two that you have seen, and ten for you appear here.";
 }
 
-/** Format what the recommendations are based on. */
+/** Describe the model on which the recommendations are based. */
 function formatSource({ epoch }: Manifest, whispers: boolean): string {
   if (!whispers)
     return "By tags alone, such as genres: the list that there would be without anybody's reports.";

@@ -1,5 +1,6 @@
 /**
- * What leaves this device: the switch, the limit, every report, and the way to forget everything.
+ * The section about the data that leave this device: the switch, the limit, all reports, and the
+ * button to forget everything.
  */
 
 import { type Amount, countAffordableEpochs } from "sottovoce-client";
@@ -14,9 +15,12 @@ import { createReportsView } from "./reports.js";
 
 /** The actions of this section. */
 export interface LeavingOptions extends Actions {
-  /** Taking part begins: now the browser should keep the ledger. */
+  /**
+   * Called when the device begins to take part: the browser should now keep its storage
+   * permanently.
+   */
   onStart(): void;
-  /** What this browser has spent with other servers. */
+  /** Epsilon that this browser has spent with other servers. */
   earlierEpsilon: number;
 }
 
@@ -49,7 +53,7 @@ function createSwitch({ ask, onStart, earlierEpsilon }: LeavingOptions): View {
   let now: State | null = null;
   const change = async () => {
     const { agreed, takingPart, offer: displayedOffer, spentAmount } = now ?? { offer: null };
-    if (!displayedOffer) return; // the offer may change while this one is read
+    if (!displayedOffer) return; // `now` may change while this offer is displayed
     if (agreed) return ask((session) => session.setTakingPart(!takingPart));
     const limit = await askForConsent(displayedOffer, spentAmount, earlierEpsilon, ask);
     if (limit === null) return;
@@ -138,13 +142,13 @@ function updateMeter(meter: HTMLElement, spentEpsilon: number, limit: number): v
   meter.classList.toggle("full", share >= 1);
 }
 
-/** Format the spent epsilon, and how long the rest lasts. */
+/** Describe the spent epsilon, and for how many epochs the rest of the limit is enough. */
 export function formatBudget(
   { spentEpsilon, spentAmount, limit }: Budget,
   offer: CountedOffer,
 ): string {
   const spentSentence = `Spent ${formatBound(spentEpsilon)} of ${formatBound(limit)}`;
-  if (offer.turns === 0) return `${spentSentence}.`; // the terms allow no more, even if some of the limit is left
+  if (offer.turns === 0) return `${spentSentence}.`; // the terms allow no more epochs, even if some of the limit is left
   const epochsLeft = countAffordableEpochs(limit, spentAmount, offer.terms, offer.turns);
   const more = formatEpochs(epochsLeft).replace(" ", " more ");
   return `${spentSentence}: ${epochsLeft === 0 ? "not enough for another epoch" : `enough for ${more}`}.`;
@@ -152,12 +156,14 @@ export function formatBudget(
 
 type Budget = Pick<State, "spentEpsilon" | "spentAmount" | "limit">;
 
-/** Format the epochs of this device and those that the terms allow. */
+/** Describe in how many of the allowed epochs this device took part. */
 export function formatLifetime(epochs: number, terms: { epochs: number }): string {
   return `This device took part in ${formatAmount(epochs)} of ${formatEpochs(terms.epochs)} that the terms allow.`;
 }
 
-/** Create the fold with the limit. It does not change while it is open. */
+/**
+ * Create the fold in which the limit can be changed. Its content is not updated while it is open.
+ */
 function createLimitChange({ ask, announce }: Actions): View {
   const summary = h("summary", {}, "Change the limit");
   const form = h("div", {});

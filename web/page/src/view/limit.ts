@@ -1,4 +1,4 @@
-/** A field for the limit, with its meaning. */
+/** An input field for the limit, with an explanation of its value. */
 
 import type { Amount, Offer } from "sottovoce-client";
 import { countAffordableEpochs } from "sottovoce-client";
@@ -8,19 +8,21 @@ import { formatAmount, formatBound, formatEpochs } from "../words.js";
 /** The options of a limit field. */
 export interface LimitOptions {
   id: string;
+  /** The limit that is displayed first. */
   value: number;
+  /** Exact amount of epsilon that is spent already. */
   spentAmount: Amount;
   offer: CountedOffer;
   /** Receives every valid limit. */
   onLimit?: (limit: number) => Promise<void>;
 }
 
-/** What epochs are counted by. */
+/** The part of an offer that is needed to count epochs. */
 export type CountedOffer = Pick<Offer, "turns"> & {
   terms: Pick<Offer["terms"], "epsilon" | "reports">;
 };
 
-/** Create a field for the limit that explains its number at every change. */
+/** Create a field for the limit. It explains its value after every change. */
 export function createLimitField({ id, value, spentAmount, offer, onLimit }: LimitOptions) {
   const words = explainLimit(value, spentAmount, offer);
   const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" }, words);
@@ -49,7 +51,7 @@ export function createLimitField({ id, value, spentAmount, offer, onLimit }: Lim
       input,
       meaning,
     ),
-    /** Null, with the field marked, if there is no number above 0 in it. */
+    /** Return the limit. If the field has no number above 0, mark it and return null. */
     read: () => checkInput(input),
   };
 }
@@ -63,7 +65,9 @@ function checkInput(input: HTMLInputElement): number | null {
   return null;
 }
 
-/** Explain a limit under these terms, after everything that is spent already. */
+/**
+ * Explain for how many epochs a limit is enough under these terms, after everything that was spent.
+ */
 export function explainLimit(
   limit: number,
   spentAmount: Amount,

@@ -14,15 +14,19 @@ import { createTogetherView } from "./together.js";
 /** The options of the page. */
 export interface PageOptions {
   ask: Ask;
+  /** The operator's own words about privacy, or "". */
   statement: string;
-  /** What visitors should know about this service, such as that it is a demo, or "". */
+  /** Notice for visitors about this service, such as that it is a demo, or "". */
   notice: string;
-  /** Whether the page names another key than the one this browser began with. */
+  /**
+   * Whether the page names another verification key than the one that this browser stored first.
+   */
   hasOtherKey: boolean;
-  /** What this browser has spent with the servers that this address named earlier. */
+  /** Epsilon that this browser has spent with the servers that this address named earlier. */
   earlierEpsilon: number;
+  /** Called when the device begins to take part. */
   onStart(): void;
-  /** Delete what belongs to the first server, and start with the present one. */
+  /** Delete the data of the first server, and start with the current one. */
   startAgain(): void;
 }
 
@@ -83,7 +87,7 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   };
 }
 
-/** Report every failure, until a choice succeeds again. */
+/** Report the trouble of every failed call. A choice that succeeds removes it. */
 function reportFailures(ask: Ask, onTrouble: (trouble: Trouble | null) => void): Ask {
   return async (work, isChoice = true) => {
     try {
@@ -121,7 +125,7 @@ function createFooter(): HTMLElement {
   );
 }
 
-/** Display a sentence instead of a page that cannot work. */
+/** Display a sentence instead of a page that cannot work here. */
 export function showSentence(text: string): void {
   document.body.replaceChildren(
     createHeader(),
@@ -129,7 +133,7 @@ export function showSentence(text: string): void {
   );
 }
 
-/** Titles of alerts; all other trouble needs only patience. */
+/** Titles of the kinds of trouble that are alerts. All other kinds only need patience. */
 const ALERT_TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
   untrusted: "The server's word could not be trusted.",
   terms: "The server wants other terms.",
@@ -138,7 +142,10 @@ const ALERT_TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
 
 const OFFLINE_SENTENCE = "Offline: recommendations go on, nothing is sent.";
 
-/** Create the place for bad news: an alert if trust is at stake, else a status. */
+/**
+ * Create the place for notices: an alert if trust or this device's storage is affected, else a
+ * status.
+ */
 function createNotices(options: PageOptions) {
   let trouble: Trouble | null = null;
   let now: State | null = null;

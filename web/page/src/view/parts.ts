@@ -1,4 +1,4 @@
-/** Parts that the sections of the page share. */
+/** Elements that several sections of the page use. */
 
 import type { Attributes } from "../dom.js";
 import { h } from "../dom.js";
@@ -11,14 +11,14 @@ export interface View {
   update(state: State): void;
 }
 
-/** What a part of the page can do besides displaying. */
+/** The actions that a part of the page can use. */
 export interface Actions {
   ask: Ask;
   /** Tell a screen reader what an action did. */
   announce(text: string): void;
 }
 
-/** Create a button with an action. Clicks during its action are ignored. */
+/** Create a button. Clicks are ignored while an earlier click is being handled. */
 export function createButton(
   attributes: Attributes,
   words: string,
@@ -41,7 +41,7 @@ export function createButton(
   );
 }
 
-/** Create a section with a heading, which is also its name. */
+/** Create a section with a heading, which also labels it for screen readers. */
 export function createSection(
   id: string,
   title: string,

@@ -10,13 +10,16 @@ export interface Question {
   content: readonly Node[];
   yes: string;
   no: string;
-  /** Yes cannot be undone: the focus begins at no. */
+  /** Whether a yes cannot be undone. The focus is then on the button for no. */
   isFinal?: boolean;
-  /** Whether yes is possible now; if not, the page shows why. */
+  /** Returns whether a yes is possible now. If not, the page must show why. */
   canAccept?: () => boolean;
 }
 
-/** Ask a question, and resolve with the answer; Escape means no. The browser restores the focus. */
+/**
+ * Ask a question, and resolve with the answer. Escape means no. The browser restores the focus
+ * afterwards.
+ */
 export function askQuestion(question: Question): Promise<boolean> {
   return new Promise((resolve) => {
     const { dialog, answer } = createDialog(question);

@@ -1,4 +1,4 @@
-/** Every report of the last batch, in readable form and as it left. */
+/** Shows every report of the last batch, in readable form and as it left. */
 
 import type { LeftDevice, ReadableReport } from "sottovoce-client";
 import { type Child, h, setText, setVisible } from "../dom.js";
@@ -8,7 +8,7 @@ const HEADER_BYTES = 56;
 const SEALED_REPORT_BYTES = 52;
 const FIRST_ROWS = 100;
 
-/** Create the table of the last batch, as it was made and as it left. */
+/** Create the view of the last batch. */
 export function createReportsView() {
   const emptyNote = h("p", { class: "empty" }, "There is no report here.");
   const rows = h("tbody", {});
@@ -90,7 +90,7 @@ function createRows({ reports, bytes }: LeftDevice, maxRows: number): HTMLElemen
     .map((report, at) => createRow(report, at, toHex(getSealed(bytes, at))));
 }
 
-/** Return the sealed report at a place of an encoded batch. */
+/** Return the sealed report at an index of an encoded batch. */
 function getSealed(bytes: Uint8Array, at: number): Uint8Array {
   return bytes.subarray(
     HEADER_BYTES + at * SEALED_REPORT_BYTES,
@@ -131,7 +131,7 @@ function toggleBytes(button: HTMLElement, row: HTMLElement, whole: HTMLElement):
   button.setAttribute("aria-expanded", String(open));
 }
 
-/** Format the state and the size of a batch. */
+/** Describe the state and the size of a batch. */
 function formatSize({ epoch, state, reports, bytes }: LeftDevice): string {
   const stateSentence = {
     charged: "It waits to be sent.",

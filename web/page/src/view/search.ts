@@ -5,10 +5,13 @@ import type { SearchResult } from "../state.js";
 import { formatTitle } from "../titles.js";
 import { createGenres, createOtherName, createTitle } from "./parts.js";
 
-/** Silence before a screen reader announces the number of results. */
+/** Delay after typing before a screen reader announces the number of results. */
 const ANNOUNCE_DELAY_MILLISECONDS = 800;
 
-/** An editable combobox with a list, after the ARIA practices: it searches while a person types. */
+/**
+ * An editable combobox with a list, as in the ARIA Authoring Practices. It searches while a person
+ * types.
+ */
 export class SearchBox {
   readonly element: HTMLElement;
   readonly input: HTMLInputElement;
@@ -37,7 +40,7 @@ export class SearchBox {
     this.element = h("div", { class: "search" }, name, this.input, this.#list, this.#status);
   }
 
-  /** Set whether there are films to search; text that was typed before is searched then. */
+  /** Set whether there are films to search. If so, text that was typed before is searched now. */
   setCatalogueReady(isReady: boolean): void {
     const hasArrived = isReady && !this.#hasCatalogue;
     this.#hasCatalogue = isReady;
@@ -63,7 +66,10 @@ export class SearchBox {
     });
   }
 
-  /** Search for one text at a time: in a large catalogue letters come faster than results. */
+  /**
+   * Search for the typed text, one search at a time: in a large catalogue, letters arrive faster
+   * than results.
+   */
   async #search(): Promise<void> {
     this.#searchCount += 1;
     if (this.#isSearching) return;
@@ -130,7 +136,10 @@ export class SearchBox {
     event.preventDefault();
   }
 
-  /** Move to another option. Home and End move within the text until an option is active. */
+  /**
+   * Make another option active, and return whether the key did that. Home and End move within the
+   * text while no option is active.
+   */
   #moveActive(key: string): boolean {
     const count = this.#results.length;
     if (count === 0 || ((key === "Home" || key === "End") && this.#active < 0)) return false;
@@ -178,7 +187,7 @@ export class SearchBox {
   }
 }
 
-/** Return the option that a key leads to; null for another key. */
+/** Return the index of the option to which a key leads; null for other keys. */
 function findNextPlace(key: string, active: number, count: number): number | null {
   if (key === "ArrowDown") return (active + 1) % count;
   if (key === "ArrowUp") return active <= 0 ? count - 1 : active - 1;

@@ -1,4 +1,4 @@
-/** What everybody has taught the model together, and what everybody is promised. */
+/** The section about the common model: how good it is, and what every device is promised. */
 
 import type { Offer } from "sottovoce-client";
 import { describeFigures, describeGuess, type Manifest } from "sottovoce-client";
@@ -18,7 +18,7 @@ import { drawChart, type Level } from "./chart.js";
 import { createEpsilonFigure } from "./epsilon.js";
 import { createSection, type View } from "./parts.js";
 
-/** Hit ratio of a random list: ten of a hundred films. */
+/** Hit ratio of a list in random order: ten of a hundred films. */
 const CHANCE_HIT_RATIO = 0.1;
 
 export function createTogetherView(options: {
@@ -53,9 +53,9 @@ export function createTogetherView(options: {
       statement.update(state);
     },
     showCurve(curve: Curve) {
-      const now = JSON.stringify(curve);
-      if (now === displayed) return;
-      displayed = now;
+      const current = JSON.stringify(curve);
+      if (current === displayed) return;
+      displayed = current;
       const open = learning.querySelector("details")?.open ?? false;
       const focused = learning.contains(document.activeElement);
       learning.replaceChildren(...createCurveParts(curve, open));
@@ -65,7 +65,7 @@ export function createTogetherView(options: {
   };
 }
 
-/** Create the picture of epsilon; it is redrawn only for other terms. */
+/** Create the view of the picture of epsilon. It is drawn again only if the offer changes. */
 function createEpsilonView(): View {
   const element = h("div", {});
   let displayedOffer: Offer | null = null;
@@ -83,8 +83,8 @@ function createEpsilonView(): View {
 }
 
 /**
- * Create the statement, computed here from the signed terms, and the operator's own words behind a
- * fold.
+ * Create the view of the statement, which is computed here from the signed terms. The operator's
+ * own words are in a fold below.
  */
 function createStatementView(options: { statement: string; earlierEpsilon: number }): View {
   const plain = h("ul", { id: "statement", class: "terms" });
@@ -106,7 +106,7 @@ function createStatementView(options: { statement: string; earlierEpsilon: numbe
   };
 }
 
-/** Create the operator's own words. The numbers above do not come from there. */
+/** Create the fold with the operator's own words. The figures above do not come from it. */
 function createOperatorStatement(statement: string): HTMLElement {
   return h(
     "details",
@@ -157,7 +157,7 @@ function createFactsView(): View & { tick(now: number): void } {
   };
 }
 
-/** Return what comes next for an epoch, and when. */
+/** Return the name of the next event of an epoch, and the time until it. */
 function describeClosing(
   { publicKey, opens, closes, terms }: Closing,
   now: number,
@@ -214,7 +214,7 @@ function drawQualityChart({ points, popularity, tagsOnly }: Curve): Node {
   const values = points.flatMap(({ epoch, quality }) =>
     quality === null ? [] : [{ epoch, value: quality }],
   );
-  // The name on the left stands above a curve that has just begun.
+  // Names on the left do not overlap a curve that has just begun.
   const others: Level[] = [];
   if (popularity !== null) others.push({ value: popularity, name: "popularity", side: "left" });
   if (tagsOnly !== null) others.push({ value: tagsOnly, name: "tags alone", side: "right" });
@@ -289,7 +289,10 @@ function createTable(points: readonly Point[], open: boolean): HTMLElement {
   );
 }
 
-/** Return what holds, from the signed terms and this device's ledger only. */
+/**
+ * Return the sentences of the privacy statement, computed only from the signed terms and this
+ * device's ledger.
+ */
 export function formatStatement(
   offer: Offer,
   spentEpsilon: number,

@@ -1,1 +1,1 @@
-"""Compiled reports, one module for each mechanism: see `sottovoce.simulation.cpu.epoch.plug_in`."""
+"""Compiled kernels, one module per mechanism. See `sottovoce.simulation.cpu.epoch.plug_in`."""

@@ -1,4 +1,4 @@
-"""The compiled `coordinate`: `sottovoce.core.coordinate` in the same order of operations."""
+"""The compiled kernel of `sottovoce.core.coordinate`, with the same order of operations."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def make_scratch(
     m: CoordinateConstants,  # noqa: ARG001 - the signature of all kernels
     longest: int,  # noqa: ARG001
 ) -> Scratch:
-    """Allocate a flag for each item, the products of the draws, and the words of one person."""
+    """Allocate memory: a flag for each item, the products of the draws, one person's words."""
     k = c.reports
     return np.zeros(c.V.shape[0], np.uint8), compute_draw_products(k), np.empty((k, 3), np.uint64)
 
@@ -55,9 +55,11 @@ def report_entries(
     scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """Run Algorithm 1 k times for one user. `touched` is all zero before and after."""
+    """Run Algorithm 1 of the paper k times for one user."""
+    # `touched` is all zero before and after this call.
     touched, draw_products, random_words = scratch
-    # Draw all words first: this keeps the multiplier busy, while the rest waits for memory.
+    # All words are drawn first: drawing keeps the processor's multiplier busy, but the loop below
+    # waits for memory.
     fill_words(c.seed, c.epoch, user, draw_products, random_words)
     for i in items:
         touched[i] = 1

@@ -1,4 +1,8 @@
-"""The compiled `loudest`: `sottovoce.core.loudest` in the same order of operations."""
+"""The compiled kernel of `sottovoce.core.loudest`, with the same order of operations.
+
+A person's gradient in all directions is proportional to `-a x^T`. Here `a` has one number for each
+row of `item_rows_by_factor` (called the person's rows), and x is the user vector.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +27,17 @@ Scores = tuple[np.float32, np.float32, np.float32, np.float32]
 # Python numbers would turn float32 arithmetic into float64.
 _ZERO_FLOAT = np.float32(0)
 _ONE_FLOAT = np.float32(1)
-# Rows whose predictions are computed in one pass: a part of the table that fits the first cache.
+# Number of rows whose predictions are computed in one pass. Their part of the table fits the first
+# cache.
 ROWS_PER_PASS = 512
 
 
 @compile_inner
 def make_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
-    """Allocate the rows of some users, one pass of predictions, the users, and a selection."""
+    """Allocate memory: the rows of some users, the predictions of one pass, and a selection.
+
+    The third array lists the users whose rows are computed.
+    """
     factors, rows = m.item_rows_by_factor.shape
     return (
         np.empty((USERS_PER_FILL, rows), np.float32),
@@ -60,18 +68,18 @@ def fill_reports(
     scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """Write k reports for each user: uniform directions, or uniform ones among the loud."""
+    """Write k reports for each user, each a uniform direction or a uniform loud direction."""
     A, part, users, selection = scratch
     n = 0
     for u in range(X.shape[0]):
-        # Most people of a small epsilon have only uniform reports: no gradient is computed for
+        # At a small epsilon, most people have only uniform reports. No gradient is computed for
         # them.
         if has_loud_report(numbers[u], c, m, out.shape[1]):
             items = indices[indptr[u] : indptr[u + 1]]
             fill_history_rows(items, X[u], c.V, np.float32(c.alpha), m, A[u])
             users[n] = u
             n += 1
-    # All users of a fill at once, so that the table of all items is read once for them.
+    # This is done for all users at once, so that the table of all items is read only once.
     subtract_predictions(users[:n], X, m.item_rows_by_factor, part, A)
     for u in range(X.shape[0]):
         fill_user_reports(numbers[u], X[u], c, m, A[u], selection, out[u])
@@ -87,9 +95,9 @@ def fill_user_reports(
     selection: Selection,
     out: NDArray[np.uint32],
 ) -> None:
-    """Write one user's reports, from the rows of their gradient."""
+    """Write one user's reports, given the rows `a` of the user's gradient."""
     above = np.int64(-1)
-    # The draw after the last report decides where ties begin, once for all reports of an epoch.
+    # The draw after the last report orders tied directions, once for all reports of an epoch.
     word, _, _, _ = draw_report_words(c.seed, c.epoch, user, out.shape[0])
     offset = np.int64(multiply_high(word, m.n_signed))
     tied, is_silent, threshold = np.empty(0, np.int64), False, 0.0
@@ -98,8 +106,8 @@ def fill_user_reports(
         if coin < m.threshold:
             out[j] = np.uint32(multiply_high(choice, m.n_signed))
             continue
-        # The same word chooses among all directions or among the loud ones: only one of them is
-        # used.
+        # One word serves both to choose among all directions, as above, and among the loud ones:
+        # each report needs only one of the two.
         rank = np.int64(multiply_high(choice, np.uint64(m.loud)))
         if above < 0:  # the first report that needs the selection
             above, is_silent = np.int64(0), not (a.any() and x.any())
@@ -108,7 +116,7 @@ def fill_user_reports(
                 tied = list_tied(a, x, threshold, offset, selection)
                 above = np.int64(selection.group_ends[-1])
         if is_silent:
-            # All agreements are zero, so all directions are tied and only the offset orders them.
+            # All agreements are 0, so all directions are tied; only the offset orders them.
             out[j] = np.uint32((rank - offset) % np.int64(m.n_signed))
         elif rank >= above:
             out[j] = np.uint32(tied[rank - above])
@@ -125,7 +133,7 @@ def fill_history_rows(
     m: LoudestConstants,
     a: Float32,
 ) -> None:
-    """Add to `a`, item after item, what the touched items add."""
+    """Write the contribution of the touched items to the rows `a`, item after item."""
     n_rows, inner = a.shape[0], m.inner_signs.shape[0]
     a[:] = _ZERO_FLOAT
     t = 0
@@ -138,7 +146,8 @@ def fill_history_rows(
         else:
             add_item(items[t], score(x, V[items[t]]), alpha, m, a)
             t += 1
-    # Within `inner` places items were added directly; butterflies join these parts of a block.
+    # Each item was added only to the `inner` rows of its own part of a block. The remaining levels
+    # of the Walsh transform combine the parts of a block.
     if inner < m.size:
         for start in range(0, n_rows, m.size):
             transform_levels(inner, a[start : start + m.size])
@@ -152,7 +161,7 @@ def add_item(
     inner = m.inner_signs.shape[0]
     weight = m.signs[item] * ((_ONE_FLOAT + alpha) - alpha * predicted)
     place = m.places[item]
-    # `inner` is a power of two: the place within the part, without a division.
+    # `column` is the place within the part. No division is needed: `inner` is a power of two.
     column = place & (inner - 1)
     signs = m.inner_signs[column]
     part = a[place - column : place - column + inner]
@@ -162,8 +171,8 @@ def add_item(
 
 @compile_inner
 def compute_four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
-    """Compute `score` for four items, each in its own order of sums."""
-    # A processor adds four numbers at a time.
+    """Compute `score` for four items at once, with the same order of sums as `score`."""
+    # The four sums do not depend on each other, so the processor computes them at the same time.
     row0, row1, row2, row3 = V[items[0]], V[items[1]], V[items[2]], V[items[3]]
     s0, s1, s2, s3 = x[0] * row0[0], x[0] * row1[0], x[0] * row2[0], x[0] * row3[0]
     for f in range(1, x.shape[0]):
@@ -192,7 +201,7 @@ def subtract_predictions(
 
 @compile_inner
 def transform_levels(half: int, a: Float32) -> None:
-    """Apply all levels of the Walsh transform from `half` up, two in one pass over memory."""
+    """Apply the levels of the Walsh transform from `half` up, two in each pass over memory."""
     n_rows = a.shape[0]
     while 2 * half < n_rows:
         for start in range(0, n_rows, 4 * half):
@@ -207,8 +216,9 @@ def transform_levels(half: int, a: Float32) -> None:
 
 @compile_inner
 def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> None:
-    """Compute `out = x . rows` from row `start` on, factor after factor, four in one pass."""
-    # Sliced here: numba takes a slice of a slice for strided, and then LLVM does not vectorise it.
+    """Write the predictions from row `start` on into `out`, with four factors in each pass."""
+    # Rows are sliced only here. numba does not know that a slice of a slice is contiguous, and LLVM
+    # would not vectorise the loop.
     stop = start + out.shape[0]
     out[:] = _ZERO_FLOAT
     f = 0
@@ -231,7 +241,7 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
 def add_four_rows(
     c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
 ) -> None:
-    """Add `c[0] row0`, then `c[1] row1` and so on to `out`, rounding after each."""
+    """Add `c[0] row0`, then `c[1] row1` and so on to `out`, with a rounding after each sum."""
     c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
     for r in range(out.shape[0]):
         out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
@@ -239,9 +249,9 @@ def add_four_rows(
 
 @compile_inner
 def apply_two_levels(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
-    """Apply two levels: to neighbours, then to pairs."""
+    """Apply two levels of the Walsh transform to four adjacent parts."""
     for r in range(first.shape[0]):
-        # All four results in registers: memory is read and written once for two levels.
+        # Intermediate results stay in registers, so memory is read and written once for two levels.
         s, d = first[r] + second[r], first[r] - second[r]
         t, e = third[r] + fourth[r], third[r] - fourth[r]
         first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
@@ -249,7 +259,7 @@ def apply_two_levels(first: Float32, second: Float32, third: Float32, fourth: Fl
 
 @compile_inner
 def apply_level(first: Float32, second: Float32) -> None:
-    """Replace (u, v) by (u + v, u - v)."""
+    """Apply one level of the Walsh transform: replace (u, v) by (u + v, u - v)."""
     for r in range(first.shape[0]):
         low, high = first[r], second[r]
         first[r], second[r] = low + high, low - high

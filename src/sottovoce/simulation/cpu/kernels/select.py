@@ -1,8 +1,10 @@
-"""The loud directions of one person, exactly and without sorting: see `sottovoce.core.loudest`.
+"""The exact selection of one person's loud directions without sorting them.
 
-Rows are counted in bins by the upper bits of their magnitude. The number of directions that agree
-by at least some value then takes one look into a bin for each factor. So the threshold, the least
-agreement that is loud, is found up to a few bins; only the rows in these are compared exactly.
+A direction is a row r and a factor f (and a sign); its agreement is `|a[r] x[f]|`, as in
+`sottovoce.core.loudest`. The threshold is the smallest agreement of a loud direction. To find it,
+rows are counted in bins by the upper bits of their magnitude `|a[r]|`. The number of directions
+whose agreement is at least some value is then looked up in one bin for each factor. This limits the
+threshold to a few bins, and only the rows in these bins are compared exactly.
 """
 
 from typing import NamedTuple
@@ -19,58 +21,68 @@ Int64 = NDArray[np.int64]
 UInt32 = NDArray[np.uint32]
 
 _MAGNITUDE_MASK = np.uint32(0x7FFFFFFF)
-# The bin of a float32 leaves out its 15 lowest bits: 256 bins for every power of two.
+# The bin of a float32 omits its 15 lowest bits, so there are 256 bins for every power of two.
 _BIN_SHIFT = np.uint32(15)
-# 64 powers of two below the largest row; everything smaller is in bin 0.
+# The bins cover 64 powers of two below the largest row. Everything smaller is in bin 0.
 BIN_COUNT = 1 << 14
-# A value times this lies at least one bin lower, roundings included.
+# A value multiplied by this is at least one bin lower, even after rounding.
 _ONE_BIN_LOWER = 1 - 2.0**-7
-# Safely above all subnormal magnitudes.
+# A magnitude well above all subnormal ones.
 _MIN_NORMAL_ROW = 2.0**-120
-# Differences of the bits of float64 numbers: a fraction of 2^-10, which is finer than a bin; a
-# factor of two; and how far below the largest agreement the threshold is searched for. Below that
-# it is not bounded.
+# The search for the threshold compares float64 numbers by their bits, as integers. It ends when the
+# two bounds differ by _BRACKET_WIDTH, a factor of about 1 + 2^-10, which is less than a bin.
 _BRACKET_WIDTH = 1 << 42
+# In the bits of a float64, a factor of two.
 _ONE_OCTAVE = 1 << 52
+# The search begins at the largest agreement and goes down by this. A smaller threshold has no lower
+# bound.
 _SEARCHED_OCTAVES = 128 * _ONE_OCTAVE
 # Marks a bin whose rows must be compared exactly.
 _NEAR_MARK = np.uint16(1 << 15)
-# The same mark in any of four rows.
+# The same mark in each of four numbers of 16 bits that are read as one.
 _FOUR_NEAR_MARKS = np.uint64(0x8000_8000_8000_8000)
-# Rows that are counted together, and searched one by one for a report.
+# Number of rows in a group. A group has one count of its loud directions; the search for one of
+# them goes through the rows of its group one by one.
 ROWS_PER_GROUP = 32
 
 
 class Selection(NamedTuple):
-    """Memory for the selection of one person at a time, of R rows and F factors."""
+    """Memory for the selection of one person at a time, with R rows and F factors.
+
+    The documentation of each array begins with its length.
+    """
 
     keys: NDArray[np.uint16]
     """R: the bin of each row."""
     rows_above: Int32
-    """BIN_COUNT + 1: rows in this bin or above, filled as far down as it was needed."""
+    """BIN_COUNT + 1: the number of rows in this bin or a higher one. Only bins that the search
+    reached are filled in."""
     lowest_bins: Int32
-    """F: the lowest bin in which the threshold may lie for each factor."""
+    """F: for each factor, the lowest bin of rows whose agreement may be at the threshold."""
     highest_bins: Int32
-    """F: the highest such bin."""
+    """F: for each factor, the highest bin of such rows."""
     sure_factors: NDArray[np.uint16]
-    """BIN_COUNT + 1: factors with which a row in this bin is certainly loud, and `_NEAR_MARK` if
-    it may be loud with further ones."""
+    """BIN_COUNT + 1: the number of factors with which a row in this bin is certainly loud;
+    `_NEAR_MARK` is added if it may be loud with other factors too."""
     only_factor: NDArray[np.uint16]
-    """BIN_COUNT: 1 + that further factor, or 1 + F if there are several."""
+    """BIN_COUNT: the factor with which a row in this bin may be loud, plus 1; F + 1 if there are
+    several such factors."""
     near_rows: Int32
-    """R + 1: rows in a marked bin."""
+    """R + 1: the rows in bins that have `_NEAR_MARK`."""
     direction_rows: Int32
-    """The row of each direction that lies in a marked bin of its factor."""
+    """R x F: the row of each *near* direction, one that may be at the threshold: the bin of its row
+    is between `lowest_bins` and `highest_bins` of its factor."""
     direction_factors: Int32
-    """The factor of each such direction."""
+    """R x F: the factor of each near direction."""
     agreements: Float64
-    """The agreement of each such direction."""
+    """R x F: the agreement of each near direction."""
     n_near: Int64
-    """1: the number of such directions."""
+    """1: the number of near directions."""
     n_loud: NDArray[np.uint16]
-    """R: the number of factors with which each row is above the threshold."""
+    """R: the number of directions of each row that are above the threshold."""
     group_ends: Int32
-    """R / ROWS_PER_GROUP: directions above the threshold, up to the end of each group."""
+    """R / ROWS_PER_GROUP: the number of directions above the threshold in all rows up to the end
+    of each group."""
 
 
 @compile_inner
@@ -96,7 +108,7 @@ def make_selection(n_rows: int, factors: int) -> Selection:
 
 @compile_inner
 def find_largest_magnitude(bits: UInt32) -> np.uint32:
-    """Return the bits of the largest magnitude; bits are ordered like magnitudes."""
+    """Return the bits of the largest magnitude. Bits are in the same order as magnitudes."""
     largest = np.uint32(0)
     for r in range(bits.shape[0]):
         largest = max(largest, np.uint32(bits[r] & _MAGNITUDE_MASK))
@@ -128,7 +140,7 @@ def count_bins(a: Float32, s: Selection) -> tuple[np.float32, np.int32]:
 
 @compile_inner
 def accumulate_rows_above(start: int, stop: int, rows_above: Int32) -> None:
-    """Add to the counts from bin `start` down to `stop` those of all bins above."""
+    """Add the counts of all higher bins to each count, from bin `start` down to `stop`."""
     total = rows_above[start + 1]
     for key in range(start, stop - 1, -1):
         total += rows_above[key]
@@ -137,8 +149,8 @@ def accumulate_rows_above(start: int, stop: int, rows_above: Int32) -> None:
 
 @compile_inner
 def get_bin(value: float, largest: np.float32) -> np.int64:
-    """Return the bin of a magnitude, or BIN_COUNT if it is beyond the largest row."""
-    # Beyond the largest row, or 0 / 0 for a factor with which nothing agrees.
+    """Return the bin of a magnitude, or BIN_COUNT if it is above that of the largest row."""
+    # The comparison is also false for NaN, the result of 0 / 0 if the factor of x is 0.
     if not value <= largest:
         return np.int64(BIN_COUNT)
     lowest = np.int64(np.float32(largest).view(np.uint32) >> _BIN_SHIFT) - (BIN_COUNT - 1)
@@ -150,19 +162,19 @@ def get_bin(value: float, largest: np.float32) -> np.int64:
 def bracket_threshold(
     x: Float32, count: int, largest: np.float32, lowest_bin: int, s: Selection
 ) -> int:
-    """Fill the bins of each factor between which the threshold lies.
+    """Fill in `lowest_bins` and `highest_bins`, between which the threshold is for each factor.
 
     Returns:
-        How many directions are certainly above the threshold.
+        The number of directions that are certainly above the threshold.
     """
-    # Counting whole bins, there are too many directions at most, and each of them agrees by at
-    # least _ONE_BIN_LOWER times the value.
+    # Whole bins are counted. So a count may be too high but never too low, and the agreement of
+    # every direction that is counted is at least _ONE_BIN_LOWER times the value.
     sizes = np.abs(x).astype(np.float64)
     largest_size = sizes.max()
     high = np.float64(2 * np.float64(largest) * largest_size).view(np.int64)
     low = high
     lowest = max(high - np.int64(_SEARCHED_OCTAVES), np.int64(0))
-    # Search by octaves first, so that only few bins are ever added up.
+    # Go down octave by octave first, so that only few bins must be added up.
     added = np.int64(BIN_COUNT)
     while low > lowest:
         low = max(low - np.int64(_ONE_OCTAVE), lowest)
@@ -185,7 +197,7 @@ def bracket_threshold(
     least = _ONE_BIN_LOWER * np.int64(low).view(np.float64)
     bounded = low > lowest
     for f in range(x.shape[0]):
-        # The lowest bin has no end, and those of subnormal numbers are wide.
+        # The lowest bin has no lower end, and the bins of subnormal numbers are wide.
         row = least / sizes[f]
         bounded &= row >= _MIN_NORMAL_ROW and get_bin(row, largest) > 0
     upper, surely = np.int64(high).view(np.float64) * (1 + 2.0**-20), 0
@@ -200,9 +212,9 @@ def bracket_threshold(
 def count_agreeing(
     value: float, sizes: Float64, largest: np.float32, added: int, rows_above: Int32
 ) -> int:
-    """Count the directions that agree by at least this value, as far as bins can tell.
+    """Count the directions whose agreement is at least this value, or less by up to one bin.
 
-    `added` is the lowest bin that is added up; no row below it counts.
+    Rows below bin `added`, the lowest one that `rows_above` has been filled in for, do not count.
     """
     total = 0
     for f in range(sizes.shape[0]):
@@ -233,12 +245,15 @@ def mark_bins(s: Selection) -> None:
 
 @compile_inner
 def look_up_rows(keys: NDArray[np.uint16], s: Selection) -> np.int64:
-    """Fill `n_loud` with the sure counts, `near_rows`, and `group_ends` with each group's own sum.
+    """Fill in `near_rows`, and count the directions that are certainly loud.
+
+    They are counted by row in `n_loud`, and by group in `group_ends` (not yet summed over groups).
 
     Returns:
-        The number of rows that must be compared exactly.
+        The number of rows in `near_rows`, which must be compared exactly.
     """
-    # Four rows are added at once: 8 times 256 factors stay below 16 bits.
+    # Four counts of 16 bits are added at once. They do not overflow: each is the sum of 8 rows with
+    # at most 256 factors.
     n_loud, sure_factors, n = s.n_loud, s.sure_factors, np.int64(0)
     for r in range(keys.shape[0]):
         n_loud[r] = sure_factors[np.uint64(keys[r])]
@@ -262,7 +277,7 @@ def look_up_rows(keys: NDArray[np.uint16], s: Selection) -> np.int64:
 
 @compile_inner
 def list_near(a: Float32, x: Float32, s: Selection) -> int:
-    """List the directions in marked bins, fill the sure counts, and return the list's length."""
+    """List the near directions and count the certainly loud ones; return the list's length."""
     mark_bins(s)
     n, factors = 0, x.shape[0]
     for t in range(look_up_rows(s.keys, s)):
@@ -280,7 +295,7 @@ def list_near(a: Float32, x: Float32, s: Selection) -> int:
 
 @compile_inner
 def select_nth_largest(values: Float64, n: int) -> float:
-    """Return the n-th largest value; reorders `values`."""
+    """Return the n-th largest value. The order of `values` is changed."""
     low, high = 0, values.shape[0] - 1
     while low < high:
         pivot = values[(low + high) // 2]
@@ -309,7 +324,7 @@ def find_loud(a: Float32, x: Float32, count: int, s: Selection) -> float:
     missing = count - bracket_threshold(x, count, largest, lowest_bin, s)
     n = list_near(a, x, s)
     s.n_near[0] = n
-    # If fewer are near than are missing, the other loud directions have an agreement of 0.
+    # If fewer directions are near than are missing, the other loud ones have an agreement of 0.
     threshold = select_nth_largest(s.agreements[:n].copy(), missing) if missing <= n else 0.0
     for t in range(n):
         if s.agreements[t] > threshold:
@@ -323,7 +338,7 @@ def find_loud(a: Float32, x: Float32, count: int, s: Selection) -> float:
 @compile_inner
 def get_nth_loud(a: Float32, x: Float32, threshold: float, rank: int, s: Selection) -> int:
     """Return the direction with this rank among those above the threshold, ordered by index."""
-    # Find the first group that ends beyond the rank.
+    # Find the first group whose `group_ends` is above the rank.
     low, high = 0, s.group_ends.shape[0] - 1
     while low < high:
         middle = (low + high) // 2
@@ -364,7 +379,7 @@ def list_tied(a: Float32, x: Float32, threshold: float, offset: int, s: Selectio
                 a, x, np.int64(s.direction_rows[at[t]]), np.int64(s.direction_factors[at[t]])
             )
     if tied.shape[0] > 1:
-        # They ascend: those that the offset moves beyond the end come first.
+        # Directions are in ascending order. Those that the offset moves beyond the end come first.
         carried = tied.shape[0]
         while carried > 0 and tied[carried - 1] + offset >= n_signed:
             carried -= 1

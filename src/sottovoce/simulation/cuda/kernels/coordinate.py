@@ -1,4 +1,4 @@
-"""Reports of `coordinate` on a card."""
+"""The reports of `coordinate`, computed on a graphics card."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ def allocate(memory: Memory, mechanism: Coordinate, histories: Histories) -> Non
 
 
 def prepare(memory: Memory, mechanism: Coordinate, V: NDArray[np.float32]) -> None:
-    """Do nothing: a report needs one item only."""
+    """Do nothing: a report of `coordinate` needs only V."""
 
 
 def report(memory: Memory) -> None:

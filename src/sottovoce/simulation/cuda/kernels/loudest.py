@@ -1,4 +1,4 @@
-"""Reports of `loudest` on a card."""
+"""The reports of `loudest`, computed on a graphics card."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ from sottovoce.simulation.cuda.memory import (
 )
 
 SOURCE = "loudest.cu"
-# Entries that are sorted together, of 8 bytes each.
+# The largest number of keys that are sorted at a time, 8 bytes each.
 MAX_SORTED_ENTRIES = 1 << 26
-# Predictions that are on the card at the same time: a gigabyte.
+# The largest number of predictions that are on the card at the same time: a gigabyte.
 MAX_PREDICTED_NUMBERS = 1 << 28
 
 
@@ -96,5 +96,5 @@ def sum_by_item(memory: Memory, mechanism: Loudest, n_reports: int) -> float:
 
 
 def _get_block_launch(mechanism: Loudest) -> dict[str, int]:
-    """Return how to start a kernel with a block of threads for each block of items and factor."""
+    """Return launch arguments with one block of threads for each item block and factor."""
     return {"blocks": mechanism.n_directions // mechanism.block, "shared": 8 * mechanism.block}

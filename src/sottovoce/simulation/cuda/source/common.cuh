@@ -1,14 +1,15 @@
-// Used by every kernel: random words, the simulated people, sums over a block of threads.
+// Functions for every kernel: random words, the simulated people, sums over a block of threads.
 //
-// The arithmetic is that of sottovoce.core in the same order, with one rounding for each operation
-// (compiled without fused multiply-add). So it gives the same bits as every other engine.
-// memory.py writes `Setup`, the public numbers and the addresses of an epoch, before this file.
+// All kernels compute in the same order of operations as sottovoce.core, and each operation is
+// rounded (there is no fused multiply-add). So they give the same bits as every other engine.
+// memory.py inserts the struct `Setup` before this file. It has the public numbers of an epoch and
+// the addresses of all arrays.
 
 struct Words {
     Word at[4];
 };
 
-// Returns the four words for the counter (c0, c1, c2, 0): sottovoce.simulation.random_words.
+// Returns four words for the counter (c0, c1, c2, 0), as sottovoce.simulation.random_words does.
 __device__ Words draw_words(Word seed, Word purpose, Word c0, Word c1, Word c2) {
     Word x0 = c0, x1 = c1, x2 = c2, x3 = 0, k0 = seed, k1 = purpose;
     for (int round = 0; round < ROUNDS; round++) {
@@ -32,7 +33,7 @@ __device__ Int get_number(const Setup *s, Int place) {
     return s->chosen ? s->chosen[place] : s->first + place;
 }
 
-// Whether a user takes part: `draw_participants` of sottovoce.simulation.random_words for one user.
+// Returns whether a user takes part: `draw_participants` of sottovoce.simulation.random_words.
 __device__ bool takes_part(const Setup *s, Int user) {
     if (s->turns == s->epochs) return true;
     Word left = s->turns;
@@ -46,7 +47,7 @@ __device__ bool takes_part(const Setup *s, Int user) {
     return takes;
 }
 
-// One person's history: a row of the data. A resampled person has not touched some of its items.
+// One person's history: `size` items from `start` on. A resampled person lacks some of the items.
 struct History {
     Int start, size;
     Int user;
@@ -60,7 +61,8 @@ __device__ History get_history(const Setup *s, Int place, bool resampled) {
     return History{s->indptr[row], s->indptr[row + 1] - s->indptr[row], user, resampled};
 }
 
-// Whether the person has touched the item at this place of the row: sottovoce.simulation.population.
+// Returns whether the person has the item at place `t` of the history. A resampled history drops
+// some items (sottovoce.simulation.population).
 __device__ bool is_remembered(const Setup *s, const History &own, Int t) {
     if (!own.resampled) return true;
     Words words = draw_words(s->seed, RESAMPLED, 1 + t / ITEMS_PER_DRAW, own.user, 0);
@@ -74,8 +76,8 @@ __device__ float compute_score(const float *x, const float *row) {
     return total;
 }
 
-// Returns the next number below `many` for this block of threads, or -1 if there is none: blocks
-// that end early take more. `slot` is one Int of the block.
+// Takes the next number below `many` for this block of threads, or returns -1 if none is left. All
+// blocks share `counter`, so a block that is done early takes more. `slot` is memory of the block.
 __device__ Int take_next(int *counter, Int many, Int *slot) {
     __syncthreads();
     if (threadIdx.x == 0) *slot = atomicAdd(counter, 1);
@@ -83,7 +85,7 @@ __device__ Int take_next(int *counter, Int many, Int *slot) {
     return *slot < many ? *slot : -1;
 }
 
-// Adds to every count all counts after it. `partial` has two places for each thread.
+// Adds to every count the sum of all counts after it. `partial` has two places for each thread.
 __device__ void add_up_from_above(int *counts, int n, int *partial) {
     int threads = blockDim.x, me = threadIdx.x, share = (n + threads - 1) / threads;
     int begin = min(n, me * share), end = min(n, begin + share), total = 0;

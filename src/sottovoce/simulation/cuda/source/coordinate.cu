@@ -1,4 +1,4 @@
-// The reports of sottovoce.core.coordinate, a thread for each report.
+// The reports of sottovoce.core.coordinate, with a thread for each report.
 
 __device__ bool has_touched(const Setup *s, const History &own, Int item) {
     // Find the first entry that is not below the item.

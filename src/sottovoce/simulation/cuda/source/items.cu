@@ -1,4 +1,4 @@
-// The work of the server: the rows of a model in the blocks of `loudest`, and the next model.
+// The computations of the server: the item rows of `loudest`, the estimate and the next V.
 
 // Applies the Walsh transform to one block of items for one factor, from the lowest bit up.
 __device__ void apply_walsh(double *values, Int size) {
@@ -28,7 +28,8 @@ extern "C" __global__ void fill_item_rows(const Setup *s) {
         s->item_rows[f * s->n_lines + start + r] = (float)block_memory[r];
 }
 
-// Turns sums of signs by direction into sums by item. They are whole numbers, so order is free.
+// Turns sums of signs by direction into sums by item and factor. They are whole numbers, so the
+// order of additions does not matter.
 extern "C" __global__ void sum_by_item(const Setup *s) {
     Int start = blockIdx.x / FACTORS * s->block;
     int f = blockIdx.x % FACTORS;
@@ -41,15 +42,15 @@ extern "C" __global__ void sum_by_item(const Setup *s) {
     }
 }
 
-// The same for `coordinate`, where each direction is an entry of V.
+// Copies the sums of `coordinate`, where each direction is an item and a factor.
 extern "C" __global__ void copy_sums(const Setup *s) {
     Int many = s->n_items * FACTORS, stride = (Int)gridDim.x * blockDim.x;
     for (Int e = (Int)blockIdx.x * blockDim.x + threadIdx.x; e < many; e += stride)
         s->wide[e] = s->sums[e];
 }
 
-// Computes the next model and turns it to the basis of the next epoch, a thread for each item:
-// `compute_next_items` of sottovoce.training.
+// Computes the next V, rotated to the basis of the next epoch: `compute_next_items` of
+// sottovoce.training. There is a thread for each item.
 extern "C" __global__ void compute_next_items(const Setup *s) {
     Int stride = (Int)gridDim.x * blockDim.x;
     for (Int i = (Int)blockIdx.x * blockDim.x + threadIdx.x; i < s->n_items; i += stride) {

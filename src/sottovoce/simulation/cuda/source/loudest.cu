@@ -1,22 +1,27 @@
-// The reports of sottovoce.core.loudest, a block of threads for each person.
+// The reports of sottovoce.core.loudest, with a block of threads for each person.
 //
-// Rows are counted in bins by the upper bits of their magnitude. This brackets the threshold, the
-// least agreement that is loud. Only directions within the bracket are compared exactly: in
-// float64, where the product of two float32 has no rounding.
+// A direction is a row r and a factor f (and a sign); its agreement is |a[r] x[f]|. The threshold
+// is the smallest agreement of a loud direction. Rows are counted in bins by the upper bits of
+// |a[r]|. This gives a bracket, a lower and an upper bound of the threshold. Only directions with
+// an agreement within the bracket are compared exactly: in float64, where the product of two
+// float32 is not rounded.
 
-// The bin of a float32 leaves out its 16 lowest bits: 128 bins for every power of two.
+// The bin of a float32 omits its 16 lowest bits, so there are 128 bins for every power of two.
 #define BIN_SHIFT 16
 #define MAGNITUDE_MASK 0x7FFFFFFFu
 #define INFINITE_FLOAT __uint_as_float(0x7F800000u)
-// A value times this lies at least one bin lower, roundings included.
+// A value multiplied by this is at least one bin lower, even after rounding.
 #define ONE_BIN_LOWER (1 - 0x1p-6)
-// Numbers that a thread reads before it uses them, and rows that it searches for at the same time.
+// Number of values that a thread reads before it uses the first.
 #define READS_AHEAD 8
+// Number of rows that a thread looks up in the borders at the same time.
 #define ROWS_PER_SEARCH 4
-// The threshold is searched for in 128 octaves below the largest agreement (bits of a float64).
+// The threshold is searched for within 128 powers of two below the largest agreement. This is the
+// difference of their float64 bits.
 #define SEARCHED_OCTAVES (128ll << 52)
 
-// Fills a key for every entry of the rows from `begin` to `end`; keys sort by row, block and place.
+// Writes a key for every entry of the data's rows from `begin` to `end`. Sorting the keys orders
+// the entries by row, then by block of items, then by place in the history.
 extern "C" __global__ void fill_keys(const Setup *s) {
     Int blocks = s->n_lines / s->inner;
     for (Int row = s->begin + blockIdx.x; row < s->end; row += gridDim.x)
@@ -33,11 +38,11 @@ extern "C" __global__ void fill_by_block(const Setup *s) {
         s->by_block[start + e] = (int)(s->keys[e] % s->longest);
 }
 
-// Memory that the threads of one person share.
+// Memory that the threads of a block share, for one person. R is the number of rows.
 struct Scratch {
     float *a;             // R: the rows
     UInt *loud;           // R bytes: number of factors with which each row is above the threshold
-    int *ends;            // R / ROWS_PER_GROUP + 1: directions above it, from each group of rows on
+    int *ends;            // R / ROWS_PER_GROUP + 1: directions above it in this or a later group
     float x[FACTORS];
     double sizes[FACTORS];
     int by_size[FACTORS];     // the factors, largest first; in this order:
@@ -63,19 +68,19 @@ struct Scratch {
     Int bracket_low, bracket_high;
 };
 
-// A touched item.
+// A touched item: what it adds to its rows, and its place in the blocks.
 struct Entry {
     float weight;
     int place;
 };
 
-// The entries in one block of items.
+// The entries of one person in one block of items, from `first` to `end - 1`.
 struct Segment {
     int first, end;
 };
 
-// Fills the rows of a person as sottovoce.core.blocks does: adds touched items one after the other
-// and subtracts the predictions of all items.
+// Computes the rows of a person as sottovoce.core.blocks does: adds the touched items one after the
+// other, and subtracts the predictions of all items.
 __device__ void fill_rows(const Setup *s, const History &own, const float *predicted, Scratch *m) {
     Entry *entries = (Entry *)s->entries + blockIdx.x * s->longest;
     Segment *segments = (Segment *)s->segments + blockIdx.x * s->longest;
@@ -122,7 +127,7 @@ __device__ void fill_rows(const Setup *s, const History &own, const float *predi
     __syncthreads();
     UInt most = 0;
     for (Int base = threadIdx.x; base < s->n_lines; base += READS_AHEAD * blockDim.x) {
-        // Read all before any is used, because memory is slow.
+        // Read several values before the first is used, because each read waits for memory.
         float some[READS_AHEAD];
         for (int i = 0; i < READS_AHEAD; i++) {
             Int r = base + i * blockDim.x;
@@ -139,7 +144,7 @@ __device__ void fill_rows(const Setup *s, const History &own, const float *predi
     __syncthreads();
 }
 
-// Computes the predictions of all items for some people: `x` times the rows of V in blocks.
+// Computes for some people the predictions of all items: x times the item rows.
 extern "C" __global__ void predict_rows(const Setup *s) {
     float *vectors = (float *)block_memory;
     Int first = s->from + blockIdx.x / s->line_blocks * PEOPLE_PER_PREDICTION;
@@ -159,7 +164,7 @@ extern "C" __global__ void predict_rows(const Setup *s) {
     }
 }
 
-// Sorts the factors by their size, largest first.
+// Sorts the factors by their size |x[f]|, largest first.
 __device__ void sort_factors(Scratch *m) {
     for (int f = threadIdx.x; f < FACTORS; f += blockDim.x) {
         int before = 0;
@@ -171,15 +176,16 @@ __device__ void sort_factors(Scratch *m) {
     __syncthreads();
 }
 
-// Returns the bin of a magnitude, or BIN_COUNT if it is beyond the largest row.
+// Returns the bin of a magnitude, or BIN_COUNT if it is above that of the largest row.
 __device__ int get_bin(double value, UInt most) {
     float rounded = (float)value;
-    if (!(rounded <= __uint_as_float(most))) return BIN_COUNT;  // or 0 / 0
+    if (!(rounded <= __uint_as_float(most))) return BIN_COUNT;  // also if it is NaN, from 0 / 0
     int lowest = (int)(most >> BIN_SHIFT) - (BIN_COUNT - 1);
     return max((int)(__float_as_uint(rounded) >> BIN_SHIFT) - lowest, 0);
 }
 
-// Counts the directions that agree by at least this value: never too few, none of a lower bin.
+// Counts the directions whose agreement is at least this value. The count may include directions
+// with a smaller agreement if their row is in the same bin.
 __device__ int count_agreeing(const Scratch *m, double value) {
     int total = 0;
     for (int p = 0; p < FACTORS; p++) {
@@ -189,7 +195,8 @@ __device__ int count_agreeing(const Scratch *m, double value) {
     return total;
 }
 
-// Narrows the bracket, whose ends are the bits of float64 numbers: each thread tries one number.
+// Narrows the bracket, whose ends are the bits of float64 numbers. Each thread tries one number
+// between them.
 __device__ void narrow_bracket(Scratch *m, int loud) {
     Int low = m->bracket_low, high = m->bracket_high, step = (high - low) / blockDim.x + 1;
     Int mine = low + threadIdx.x * step;
@@ -208,7 +215,7 @@ __device__ void narrow_bracket(Scratch *m, int loud) {
     __syncthreads();
 }
 
-// Sets `lower` and `upper`: the threshold is at least `lower` and below `upper`.
+// Sets the bracket of the threshold, which is at least `lower` and below `upper`.
 __device__ void bracket_threshold(const Setup *s, Scratch *m) {
     for (int b = threadIdx.x; b < BIN_COUNT; b += blockDim.x) m->bins[b] = 0;
     __syncthreads();
@@ -229,7 +236,7 @@ __device__ void bracket_threshold(const Setup *s, Scratch *m) {
     if (threadIdx.x == 0) {
         double least = ONE_BIN_LOWER * __longlong_as_double(m->bracket_low);
         bool bounded = m->bracket_low > lowest_value;
-        // The lowest bin has no end, and those of subnormal numbers are wide.
+        // The lowest bin has no lower end, and the bins of subnormal numbers are wide.
         for (int f = 0; f < FACTORS; f++) {
             double row = least / m->sizes[f];
             bounded = bounded && row >= 0x1p-120 && get_bin(row, m->largest) > 0;
@@ -240,7 +247,8 @@ __device__ void bracket_threshold(const Setup *s, Scratch *m) {
     __syncthreads();
 }
 
-// Sets the same bracket for the rows of each factor, ascending and a little wider than necessary.
+// Sets the borders `low` and `high` for each factor, in ascending order. A row between them may
+// have an agreement in the bracket; the borders are a little wider than necessary.
 __device__ void set_borders(Scratch *m) {
     for (int p = threadIdx.x; p < PADDED_FACTORS; p += blockDim.x) {
         double size = p < FACTORS ? m->sizes[m->by_size[p]] : 0;
@@ -251,7 +259,7 @@ __device__ void set_borders(Scratch *m) {
     __syncthreads();
 }
 
-// Counts the borders at or below this magnitude.
+// Returns how many borders are at or below this magnitude.
 __device__ int count_borders_below(const float *borders, float size) {
     int below = 0;
     for (int step = PADDED_FACTORS / 2; step > 0; step /= 2)
@@ -269,7 +277,7 @@ __device__ void list_near(const Setup *s, Scratch *m) {
     __syncthreads();
     int n_sure = 0;
     for (Int base = threadIdx.x; base < s->n_lines; base += ROWS_PER_SEARCH * blockDim.x) {
-        // Several searches at the same time, because each waits for memory.
+        // Look up several rows at the same time, because each search waits for memory.
         int first[ROWS_PER_SEARCH], end[ROWS_PER_SEARCH];
         for (int i = 0; i < ROWS_PER_SEARCH; i++) {
             Int r = base + i * blockDim.x;
@@ -294,8 +302,8 @@ __device__ void list_near(const Setup *s, Scratch *m) {
     __syncthreads();
 }
 
-// Calls a function with every direction in the bracket: from the list, or from all rows if the list
-// is too short.
+// Calls a function with the agreement and the index of every direction in the bracket. They come
+// from the list, or are computed again from all rows if the list is too short.
 template <class Do> __device__ void for_each_near(const Setup *s, Scratch *m, Do what) {
     if (m->n_near <= MAX_NEAR) {
         for (int i = threadIdx.x; i < m->n_near; i += blockDim.x) what(m->near[i], m->near_at[i]);
@@ -311,7 +319,7 @@ template <class Do> __device__ void for_each_near(const Setup *s, Scratch *m, Do
     }
 }
 
-// A part of the bracket, in the bits of float64 numbers: from `first` on, `width` long.
+// A part of the bracket: the float64 numbers whose bits are from `first` to `first + width - 1`.
 struct Part {
     Int first, width;
 };
@@ -321,7 +329,8 @@ __device__ bool is_in_part(Part part, double value) {
     return at >= 0 && at < part.width;
 }
 
-// Returns the smaller part that contains the threshold; `missing` becomes its rank there.
+// Divides a part and returns the smaller part that contains the threshold. `missing` becomes the
+// threshold's rank in it, counted from 1 at the largest agreement.
 __device__ Part narrow_part(const Setup *s, Scratch *m, Part part) {
     Int width = (part.width + BRACKET_PARTS - 1) / BRACKET_PARTS;
     for (int b = threadIdx.x; b < BRACKET_PARTS; b += blockDim.x) m->parts[b] = 0;
@@ -362,7 +371,7 @@ __device__ void find_threshold(const Setup *s, Scratch *m) {
         if (n < MAX_CLOSE) m->close[n] = value;
     });
     __syncthreads();
-    int n = min(m->n_close, MAX_CLOSE);  // with more they are all the same number
+    int n = min(m->n_close, MAX_CLOSE);  // if there are more, all of them are the same number
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         int larger = 0, equal = 0;
         for (int other = 0; other < n; other++) {
@@ -379,7 +388,8 @@ __device__ Int sign_direction(const Scratch *m, Int index) {
     return index << 1 | (Int)((m->a[index / FACTORS] > 0) != (m->x[index % FACTORS] > 0));
 }
 
-// Counts the directions above the threshold by row and by group of rows, and lists those at it.
+// Counts the directions above the threshold by row and by group of rows, and lists the directions
+// at the threshold.
 __device__ void count_loud(const Setup *s, Scratch *m) {
     int groups = (int)((s->n_lines + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP);
     if (threadIdx.x == 0) m->n_tied = 0, m->ends[groups] = 0;
@@ -453,12 +463,12 @@ __device__ void find_loud(const Setup *s, Scratch *m) {
     list_near(s, m);
     if (threadIdx.x == 0) m->missing = (int)s->loud - m->n_sure, m->threshold = 0;
     __syncthreads();
-    // If fewer are near than are missing, the other loud directions have an agreement of 0.
+    // If fewer directions are near than are missing, the other loud ones have an agreement of 0.
     if (m->missing <= m->n_near) find_threshold(s, m);
     count_loud(s, m);
 }
 
-// Places the rows behind the other shared memory, or in the memory of the card if they do not fit.
+// Places the rows behind `Scratch` in shared memory, or in the card's memory if they do not fit.
 __device__ void place_scratch(const Setup *s, Scratch *m) {
     Int groups = (s->n_lines + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP, bytes = (s->n_lines + 3) / 4;
     float *rest = (float *)(m + 1);

@@ -1,4 +1,5 @@
-// Lists who takes part in an epoch: people whose reports depend on their history, and the others.
+// Lists the people who take part in an epoch: in `with_history` those whose reports depend on their
+// history, in `without_history` the others.
 
 extern "C" __global__ void gather(const Setup *s) {
     Int stride = (Int)gridDim.x * blockDim.x;
@@ -16,7 +17,7 @@ extern "C" __global__ void gather(const Setup *s) {
     }
 }
 
-// Reports of people whose coins all ignore their history: uniform directions.
+// Adds the reports of the people in `without_history`: uniform directions.
 extern "C" __global__ void report_without_history(const Setup *s) {
     Int many = s->counts[WITHOUT_HISTORY] * s->reports, stride = (Int)gridDim.x * blockDim.x;
     for (Int at = (Int)blockIdx.x * blockDim.x + threadIdx.x; at < many; at += stride) {

@@ -1,15 +1,16 @@
-// User vectors, a block of threads for each person: `solve_user_vectors` of sottovoce.core.
+// User vectors: `solve_user_vectors` of sottovoce.core, with a block of threads for each person.
 //
-// Every v gets a last entry of 1. So the right side of the equations is one more row of their lower
-// triangle, and its sums and the first half of its solution are computed with the triangle.
+// A last entry of 1 is appended to the vector v of every item. So the sums of the right side of the
+// equations become one more row of the lower triangle of `sum v v^T`. This row is summed with the
+// other rows, and the Cholesky decomposition applies the forward substitution to it.
 
 #define SIDE (FACTORS + 1)
 #define TRIANGLE (SIDE * (SIDE + 1) / 2)
 #define ROW_PAIRS ((SIDE + 1) / 2)  // rows of the triangle, two by two
 #define TILE_COUNT (ROW_PAIRS * (ROW_PAIRS + 1) / 2)
 
-// Computes G = V^T V item after item, a block of threads for each row of G. All threads multiply;
-// then each thread adds up the products of one entry.
+// Computes G = V^T V item after item, with a block of threads for each row of G. First all threads
+// multiply; then each thread adds up the products of one entry of the row.
 extern "C" __global__ void compute_gram(const Setup *s) {
     double *products = block_memory;
     int f = blockIdx.x;
@@ -34,7 +35,7 @@ extern "C" __global__ void compute_gram(const Setup *s) {
 
 __device__ int lower_index(int i, int j) { return i * (i + 1) / 2 + j; }
 
-// Memory that the threads of one person share.
+// Memory that the threads of a block share, for the equations of one person.
 struct Equations {
     double lower[TRIANGLE];
     double rows[ROWS_PER_STEP * 2 * ROW_PAIRS];
@@ -52,7 +53,7 @@ __device__ void number_entries(Equations *q) {
     __syncthreads();
 }
 
-// Computes `sum v v^T` item after item; each thread has two by two entries.
+// Computes `sum v v^T` item after item. Each thread computes a tile of two by two entries.
 __device__ void add_items(const Setup *s, const History &own, Equations *q) {
     for (int base = 0; base < TILE_COUNT; base += blockDim.x) {
         int tile = base + threadIdx.x;
@@ -90,7 +91,8 @@ __device__ void add_items(const Setup *s, const History &own, Equations *q) {
     __syncthreads();
 }
 
-// Solves the equations by Cholesky in the order of the reference, and writes the vector into x.
+// Solves the equations by Cholesky decomposition, in the same order of operations as
+// sottovoce.core, and writes the vector into x.
 __device__ void solve_system(const Setup *s, Equations *q, float *x) {
     double *lower = q->lower, *right = q->lower + lower_index(FACTORS, 0);
     for (int e = threadIdx.x; e < TRIANGLE; e += blockDim.x) {
@@ -129,8 +131,8 @@ __device__ void solve_system(const Setup *s, Equations *q, float *x) {
     for (int i = 0; i < FACTORS && !usable; i++) x[i] = 0;
 }
 
-// Solves the vectors of people whose reports depend on them. They are stored by place, so that the
-// vectors of `solve_rows` serve here, too.
+// Solves the vectors of the people in `with_history`. They are stored at the same places as the
+// vectors of `solve_rows`, so that reports can use either.
 extern "C" __global__ void solve_with_history(const Setup *s) {
     Equations *q = (Equations *)block_memory;
     Int many = s->counts[WITH_HISTORY], n;
