@@ -84,7 +84,7 @@ def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
     [
         ((200, 200), SIGNER, "knows the secret"),
         ((200, 401), SIGNER, "401: it does not know this proxy's secret"),
-        ((200, 404), KEY, "not by the pinned verification key"),
+        ((200, 404), KEY, "neither by the pinned verification key"),
         ((404, 404), SIGNER, "Is it a sottovoce server of protocol 2?"),
         ((503, 503), SIGNER, "asks again within a minute"),
     ],

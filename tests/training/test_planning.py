@@ -275,7 +275,7 @@ def test_impossible_plans_are_rejected(attempt: Callable[[], object]) -> None:
 def test_open_ended_plan_ends_if_few_people_report(people: int, items: int, local: float) -> None:
     """Regression: in eight endless weeks HR@10 fell from 0.21 to 0.08; popularity has 0.25."""
     options: dict[str, Any] = {"history": 8, "budget": Budget(local=local)}
-    with pytest.warns(UserWarning, match="begin another one"):
+    with pytest.warns(UserWarning, match="begin another training"):
         plan = plan_open_ended(people, items, **options)
     assert plan == plan_training(people, items, **options)
     assert plan_open_ended(20_000, items, history=8, budget=Budget(local=50)).half_life

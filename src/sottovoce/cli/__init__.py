@@ -1,4 +1,4 @@
-"""The command line: progress on stderr, results on stdout, `--json FILE` for machines."""
+"""The command line: progress goes to stderr, results go to stdout or to `--json FILE`."""
 
 import sys
 import warnings
@@ -9,7 +9,7 @@ from sottovoce.errors import MissingExtraError, SottovoceError
 
 
 def main() -> None:
-    """Run the command line. An error of ours is printed in a line or two, with exit code 2."""
+    """Run the command line. Print a `SottovoceError` without a traceback, and exit with code 2."""
     warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)  # noqa: T201
     try:
         _import_app()()
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _import_app() -> Callable[[], None]:
-    # A bare install lacks the packages of the command line.
+    # An installation without extras lacks the packages that the command line imports.
     try:
         from sottovoce.cli.app import run
     except ImportError as error:

@@ -1,6 +1,7 @@
-"""The group of all commands, which imports each one when it is used.
+"""The group of all commands, which imports a command only when it is used.
 
-A client, a proxy and a server each run with their own extra, and `--help` imports none of them.
+Client, proxy and server need different extras, so one can run without the packages of the others.
+`sottovoce --help` imports none of them.
 """
 
 import re
@@ -20,12 +21,13 @@ from sottovoce import __version__
 from sottovoce.errors import MissingExtraError
 
 HELP_ALL_OPTION = "--help-all"
-# Packages add commands with it: each entry maps names to module, help and what pip installs.
+# Other packages add commands by entry points of this group. An entry point is a dictionary from
+# names of commands to the fields of `LazyCommand`.
 ENTRY_POINT_GROUP = "sottovoce.commands"
 
 
 class PlainCommand(TyperCommand):
-    """A command that refuses empty values, and shows hidden options if asked."""
+    """A command that refuses empty values, and lists hidden options with `--help-all`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if HELP_ALL_OPTION in args:
@@ -33,7 +35,8 @@ class PlainCommand(TyperCommand):
                 vars(parameter)["hidden"] = False
             typer.echo(ctx.get_help())
             ctx.exit()
-        # An unset variable of a shell. As a folder, it would be the current one.
+        # An empty value comes from an unset variable of a shell. As a path it would name the
+        # current folder.
         if any(not arg or re.fullmatch("--[a-z-]+=", arg) for arg in args):
             ctx.fail("an empty value is not allowed: is a variable of the shell unset?")
         return super().parse_args(ctx, args)
@@ -46,7 +49,7 @@ class PlainCommand(TyperCommand):
 
 
 def use_plain_help(app: typer.Typer) -> typer.Typer:
-    """Give a group and all commands below it help without frames and colours."""
+    """Make the help of a group and of all its commands plain, without frames and colours."""
     app.rich_markup_mode = None
     for command in app.registered_commands:
         command.cls = PlainCommand
@@ -58,17 +61,20 @@ def use_plain_help(app: typer.Typer) -> typer.Typer:
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A command that is not imported yet."""
+    """A command that is imported when it is used."""
 
     module: str
-    """Module with the command as `app`, or under its own name."""
+    """Module with the command, which is called `app` or has the name of the command."""
     help: str
     """The first paragraph of the command's help."""
     needs: str
-    """What pip installs for it."""
+    """The requirement for `pip install`, such as `sottovoce[sim]`."""
 
     def load(self, name: str) -> Any:
-        """Import the command. If a package is missing, it only says how to install it."""
+        """Import and return the command.
+
+        If a package is missing, return a command that says how to install it.
+        """
         try:
             module = import_module(self.module)
             command = getattr(module, "app", None) or getattr(module, name)
@@ -119,7 +125,7 @@ SHIPPED_COMMANDS = {
         ),
     )
 }
-# Listed even if the laboratory is not installed.
+# Commands of the package sottovoce-lab. They are listed even if it is not installed.
 LAB_COMMANDS = dict.fromkeys(
     ("replay", "audit", "bench", "prepare", "paper"),
     LazyCommand("sottovoce_lab", "(not installed: pip install sottovoce-lab)", "sottovoce-lab"),
@@ -128,10 +134,10 @@ LAB_COMMANDS = dict.fromkeys(
 
 @cache
 def collect_commands() -> dict[str, LazyCommand]:
-    """Return the commands that are shipped and those that installed packages add."""
+    """Return the commands of this package and those that installed packages add."""
     commands = SHIPPED_COMMANDS | LAB_COMMANDS
     for entry in entry_points(group=ENTRY_POINT_GROUP):
-        with suppress(ImportError):  # a package that is only half installed must not end all help
+        with suppress(ImportError):  # a broken package must not prevent the help
             commands |= {name: LazyCommand(*about) for name, about in entry.load().items()}
     return commands
 
@@ -143,13 +149,13 @@ class LazyGroup(TyperGroup):
         return list(collect_commands())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
-        # Entry points take a while to find, so that shipped commands do not wait for them.
+        # Look for shipped commands first, because finding entry points takes a while.
         command = SHIPPED_COMMANDS.get(cmd_name) or collect_commands().get(cmd_name)
         return None if command is None else command.load(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in SHIPPED_COMMANDS:
-            # For a mistyped name, typer suggests the most similar of these.
+            # Typer suggests the most similar of these names for a mistyped one.
             self.commands = dict.fromkeys(collect_commands(), TyperCommand(None))
         return super().resolve_command(ctx, args)
 
@@ -176,8 +182,8 @@ app = typer.Typer(
 
 
 def run() -> None:
-    """Run the command that the process was started with."""
-    # The demo imports for seconds before it can print anything itself.
+    """Run the command in `sys.argv`."""
+    # Print this before the demo is imported, which takes seconds.
     if sys.argv[1:2] == ["demo"] and "--help" not in sys.argv:
         typer.echo("Starting: the page is there within half a minute ...", err=True)
     app(prog_name="sottovoce")

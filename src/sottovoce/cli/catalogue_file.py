@@ -1,4 +1,4 @@
-"""Catalogues from files and data sets, and the changes between two of them in words."""
+"""Read catalogues from files and data sets, and describe the difference between two catalogues."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from sottovoce.server.setup import list_catalogue_items
 CATALOGUE_HELP = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
 COLUMNS_EXAMPLE = "item=NAME,title=NAME,genre=NAME"
 COLUMNS_ADVICE = f". Name one of them so, or say which it is: --columns {COLUMNS_EXAMPLE}"
-# Items of one kind of change that are listed.
+# Items that are listed for each kind of change.
 MAX_ITEMS_LISTED = 10
 
 CatalogueColumns = Annotated[
@@ -30,7 +30,12 @@ CatalogueColumns = Annotated[
 
 
 def read_catalogue_file(path: Path, columns: str | None = None) -> Catalogue:
-    """Read a catalogue, either as JSON or as a table of items."""
+    """Read a catalogue from a JSON file or from a table of items.
+
+    Args:
+        path: The file.
+        columns: The `--columns` option, which names the columns of a table.
+    """
     if path.suffix == ".json":
         if columns:
             raise SettingsError(f"--columns is for tables, and {path} is JSON: leave it out")
@@ -55,7 +60,7 @@ def load_catalogue(source: str) -> Catalogue:
 
 
 def _import_data() -> Any:
-    # Imported here: a server that brings its own catalogue needs no data loaders.
+    # Import it here, because a server with a JSON catalogue needs no data loaders.
     try:
         import sottovoce.data
     except ImportError as error:
@@ -67,7 +72,7 @@ def _import_data() -> Any:
 
 
 def describe_difference(difference: Difference) -> Iterator[str]:
-    """Yield lines that say which items are added, changed and retired."""
+    """Yield lines of text that name the added, changed and retired items."""
     changed = [
         f"{after.id}: {before.title} -> {after.title}"
         if before.title != after.title

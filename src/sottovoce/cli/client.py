@@ -1,4 +1,7 @@
-"""`sottovoce client`: a person's own side, on their own device; `--help` imports none of it."""
+"""`sottovoce client`: take part from this device.
+
+Commands import the client only when they run, so that `--help` is fast.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,8 @@ from sottovoce.errors import SettingsError, StoreError
 if TYPE_CHECKING:
     from sottovoce.client import Client, HttpProxy
 
-# The commands import these packages only when they run. Their lack must show at once.
+# Commands import these packages only when they run. If one is missing, fail now, so that
+# `LazyCommand` says how to install it.
 for package in ("httpx", "cryptography"):
     if find_spec(package) is None:
         raise ImportError(package, name=package)
@@ -46,11 +50,12 @@ app = make_group(
     "client status --json status.json",
 )
 
-# Environment variable with the owner's session. Anybody on this machine could read an option.
+# Environment variable with the owner's session at the product. It is no option, because everybody
+# on this machine could read an option.
 SESSION_VARIABLE = "SOTTOVOCE_SESSION"
-# A shorter wait is not announced.
+# Seconds of a wait that is announced, at least.
 MIN_ANNOUNCED_SECONDS = 10.0
-# Ids that are listed after a CSV file with thousands of them was read.
+# Unknown ids that `record` lists, since a CSV file may have thousands.
 MAX_IDS_LISTED = 10
 LIMIT_HELP = "Most local epsilon that all reports together may ever cost."
 Folder = Annotated[
@@ -70,7 +75,7 @@ def _open_client(folder: Path | None) -> Client:
 
 @contextmanager
 def _connect(folder: Path | None) -> Iterator[tuple[Client, HttpProxy]]:
-    """Yield the client and the proxy that it talks to."""
+    """Yield the client of a folder and its proxy."""
     import httpx
 
     from sottovoce.client import HttpProxy
@@ -80,7 +85,7 @@ def _connect(folder: Path | None) -> Iterator[tuple[Client, HttpProxy]]:
 
 
 def _format_command(command: str, folder: Path | None) -> str:
-    """Format a command of this client to be pasted, with its folder if one was given."""
+    """Return a command line that can be pasted, with `--folder` if a folder was given."""
     option = "" if folder is None else f" --folder {shlex.quote(str(folder))}"
     return f"sottovoce client {command}{option}"
 
@@ -433,7 +438,7 @@ def change(
 
 
 def _sleep(seconds: float) -> None:
-    """Sleep, and announce a long wait."""
+    """Sleep, and announce it if the wait is long."""
     if seconds > MIN_ANNOUNCED_SECONDS:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         typer.echo(f"Waiting until {until} before sending, a moment drawn at random.")
@@ -444,7 +449,7 @@ def _sleep(seconds: float) -> None:
 def _get_titles(client: Client) -> dict[str, str]:
     """Return the titles of the catalogue's items by id; none before the first sync."""
     try:
-        # Before the first sync there is no catalogue: a history then has no titles.
+        # Without a catalogue, the history is shown without titles.
         return {item.id: item.title for item in client.list_catalogue()}
     except StoreError:
         return {}

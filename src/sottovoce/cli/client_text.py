@@ -1,4 +1,4 @@
-"""What `sottovoce client` prints about a client, and the same for JSON files."""
+"""The texts that `sottovoce client` prints about a client, and the same content for JSON files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sottovoce.privacy import format_epsilon
 if TYPE_CHECKING:
     from sottovoce.client import Outlook, Reason, Recommendation, Status, Terms
 
-# A reason with a smaller share would be printed as 0%.
+# Share of a reason that is printed, at least. Smaller shares would be printed as 0%.
 MIN_REASON_SHARE = 0.005
-# What is left of a limit has six figures and is rounded down: it is never more than may be spent.
+# The remaining epsilon is rounded down to six digits, so that it is never shown too large.
 REMAINING_FIGURES = Context(prec=6, rounding=ROUND_DOWN)
 # Unknown items that a status lists.
 MAX_UNKNOWN_LISTED = 20
@@ -27,14 +27,20 @@ def format_spent(epsilon: float | None) -> str:
 
 
 def format_remaining(epsilon: float | None) -> str:
-    """Format what is left of a limit, rounded down."""
+    """Format the epsilon that is left of a limit, rounded down."""
     if epsilon is None:
         return "unknown"
     return f"{float(REMAINING_FIGURES.create_decimal(str(epsilon))):g}"
 
 
 def describe_price(terms: Terms, status: Status, outlook: Outlook | None) -> str:
-    """Say how many of the epochs that are left under these terms the owner's limit allows."""
+    """Return the cost of an epoch, and how many of the remaining epochs the limit allows.
+
+    Args:
+        terms: The terms.
+        status: The client's status.
+        outlook: The outlook of the terms; None if the ledger is damaged.
+    """
     price = f"An epoch costs epsilon {format_spent(float(terms.cost))}."
     if outlook is None:
         return f"{price} The ledger is damaged, so nothing may be reported."
@@ -49,11 +55,11 @@ def describe_price(terms: Terms, status: Status, outlook: Outlook | None) -> str
 
 
 def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, str]]:
-    """Yield labels and values.
+    """Yield the labels and values of a table about the client.
 
     Args:
         status: The client's status.
-        terms_command: The command that shows the terms.
+        terms_command: The command line that shows the terms.
     """
     yield "proxy", status.proxy_url
     yield "epoch", "none yet" if status.epoch is None else str(status.epoch)
@@ -87,7 +93,7 @@ def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, s
 
 
 def _describe_reporting(status: Status) -> str:
-    """Say whether the next sync may report, and if not, what stops it."""
+    """Return whether the next sync may report, and if not, why."""
     if status.paused:
         return "paused"
     if status.problem:
@@ -98,7 +104,7 @@ def _describe_reporting(status: Status) -> str:
 
 
 def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
-    """Yield what an owner should know about a list of recommendations.
+    """Yield sentences that explain a list of recommendations to the owner.
 
     Args:
         status: The client's status.
@@ -107,7 +113,7 @@ def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
     if not status.in_catalogue:
         yield "None of your items is in the catalogue."
     if not status.reports_behind:
-        # Without any report the factors are zero: only tags can order a list.
+        # Without any reports the model is zero, so only tags can rank items.
         by_tags = has_reasons and status.in_catalogue
         order = "lists go by tags alone" if by_tags else "this is the catalogue's order"
         yield f"The model is young: no reports are behind it yet, and {order}."
@@ -123,7 +129,11 @@ def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
 
 
 def describe_reasons(recommendation: dict[str, Any]) -> str:
-    """Return the reasons of `recommendation_to_dict` in words."""
+    """Return the reasons of a recommendation in words.
+
+    Args:
+        recommendation: The result of `recommendation_to_dict`.
+    """
     return ", ".join(
         f"{reason['title'] if reason['kind'] == 'item' else reason['tag'] + ': ' + reason['name']}"
         f" ({reason['share']:.0%})"
@@ -133,7 +143,7 @@ def describe_reasons(recommendation: dict[str, Any]) -> str:
 
 
 def recommendation_to_dict(recommendation: Recommendation) -> dict[str, Any]:
-    """Return a recommendation for JSON, with the keys of the browser's client."""
+    """Return a recommendation for JSON, with the same keys as the browser's client."""
     return {
         "id": recommendation.id,
         "title": recommendation.title,
@@ -143,7 +153,7 @@ def recommendation_to_dict(recommendation: Recommendation) -> dict[str, Any]:
 
 
 def _reason_to_dict(reason: Reason) -> dict[str, Any]:
-    # Imported here: help must not import cryptography.
+    # Import it here, because `--help` must not import cryptography.
     from sottovoce.protocol import Item
 
     what, share = reason.what, reason.share
@@ -153,6 +163,6 @@ def _reason_to_dict(reason: Reason) -> dict[str, Any]:
 
 
 def outlook_to_dict(outlook: Outlook | None) -> dict[str, Any]:
-    """Return an outlook for JSON; without one, the same keys with null."""
+    """Return an outlook for JSON. Without an outlook, all values are null."""
     names = ("promise", "turns_left", "within_limit", "at_limit", "short")
     return dict.fromkeys(names) if outlook is None else asdict(outlook)

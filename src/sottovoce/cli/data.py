@@ -1,4 +1,4 @@
-"""`sottovoce data`: which data sets there are, fetching them, and what is in them."""
+"""`sottovoce data`: list, fetch, describe and shard data sets."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +49,7 @@ def fetch(
         output.print_note(f"Terms: {wanted.licence}")
         command = f"sottovoce data fetch {name}"
         output.confirm("Do you accept these terms?", command, yes=yes)
-    fetched = _with_progress(wanted, mirror)
+    fetched = _fetch_with_progress(wanted, mirror)
     output.print_note(f"{name}: {fetched.verification}")
     typer.echo(fetched.path)
 
@@ -78,7 +78,7 @@ def info(
       sottovoce data info ratings.csv --columns user=who,item=what
     """
     if source is None:
-        _list()
+        _print_data_sets()
         return
     with output.messages.status(f"reading {output.escape_markup(source)}"):
         data = load(source, columns=parse_columns(columns)).filter(min_interactions)
@@ -126,23 +126,23 @@ def shard_(
 
 
 def _describe(summary: dict[str, Any]) -> None:
-    lines = (line for line in _lines(summary) if line[0] != "name")
+    lines = (line for line in _format_summary(summary) if line[0] != "name")
     output.results.print(output.make_table(lines, summary["name"]))
 
 
-def _list() -> None:
+def _print_data_sets() -> None:
     table = Table(title="Data sets", title_justify="left")
     for heading in ("name", "what", "where"):
         table.add_column(heading, overflow="fold")
     for data_set in DATA_SETS.values():
-        table.add_row(data_set.name, data_set.about, _where(data_set))
+        table.add_row(data_set.name, data_set.about, _describe_location(data_set))
     table.add_row(
         "synthetic", "invented people over real films; synthetic:N=3000,M=1000,seed=0", "made here"
     )
     output.results.print(table)
 
 
-def _where(data_set: DataSet) -> str:
+def _describe_location(data_set: DataSet) -> str:
     if data_set.bundled:
         return "bundled"
     if not data_set.fetchable:
@@ -152,7 +152,7 @@ def _where(data_set: DataSet) -> str:
     return f"to fetch, {data_set.megabytes:g} MB"
 
 
-def _with_progress(wanted: DataSet, mirror: str) -> FetchResult:
+def _fetch_with_progress(wanted: DataSet, mirror: str) -> FetchResult:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=output.messages, transient=True) as bar:
         task = bar.add_task(wanted.name, total=None)
@@ -160,12 +160,12 @@ def _with_progress(wanted: DataSet, mirror: str) -> FetchResult:
             wanted.name,
             None,
             lambda done, total: bar.update(task, completed=done, total=total),
-            accept_licence=True,  # confirmed before
+            accept_licence=True,  # the user has confirmed it in `fetch`
             base_url=mirror,
         )
 
 
-def _lines(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _format_summary(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in summary.items():
         label = key.replace("_", " ")
         if isinstance(value, dict):

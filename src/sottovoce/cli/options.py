@@ -1,4 +1,4 @@
-"""Options that several commands have, and options that are made from declared settings."""
+"""Options that several commands share, and options that are made from settings classes."""
 
 import inspect
 import os
@@ -19,20 +19,27 @@ IMAGE_SUFFIXES = (".png", ".svg")
 
 
 def make_group(name: str, text: str, example: str) -> typer.Typer:
-    """Return a command with commands of its own."""
+    """Return a group of commands, with an example in its help."""
     help_text = f"{text}\n\n\b\nExample:\n  sottovoce {example}"
     return typer.Typer(name=name, help=help_text, no_args_is_help=True, add_completion=False)
 
 
 def make_option(help_text: str, default_text: str, *names: str, **attributes: Any) -> Any:
-    """Return an option that may be left out, with its default in words."""
+    """Return an option that may be left out.
+
+    Args:
+        help_text: The help of the option.
+        default_text: What the help shows as the default.
+        *names: Names of the option; by default the name of the parameter.
+        **attributes: Further arguments of `typer.Option`.
+    """
     return typer.Option(*names, help=help_text, show_default=default_text, **attributes)
 
 
 def check_writable(path: Path | None) -> Path | None:
-    """Refuse a path that cannot be written, before the work that leads to the file."""
+    """Raise an error if a path cannot be written, so that this shows before long work."""
     if path is not None:
-        # Missing folders are created, so the nearest one that exists must be writable.
+        # Missing folders will be created, so the nearest existing folder must be writable.
         nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
         is_writable = nearest == path or (nearest.is_dir() and os.access(nearest, os.W_OK))
         if path.is_dir() or path.is_socket() or path.is_block_device() or not is_writable:
@@ -44,32 +51,36 @@ def _check_image(path: Path | None) -> Path | None:
     if path is not None:
         if path.suffix not in IMAGE_SUFFIXES:
             raise typer.BadParameter(f"{path} must end in {' or '.join(IMAGE_SUFFIXES)}")
-        # The library is missing now, not after hours of training.
+        # Notice a missing matplotlib now, not after hours of training.
         import_figure()
     return check_writable(path)
 
 
 def make_plot_option(what: str) -> Any:
-    """Return `--plot`."""
+    """Return the option `--plot`.
+
+    Args:
+        what: What the picture shows, such as "a learning curve".
+    """
     return typer.Option(
         "--plot", callback=_check_image, help=f"Also draw {what} to this PNG or SVG file."
     )
 
 
 def make_people_option(default_text: str) -> Any:
-    """Return `--people`."""
+    """Return the option `--people`."""
     text = "Number of people expected to take part. The training is planned for it."
     return make_option(text, default_text, "--people", min=1)
 
 
 def make_history_option(default_text: str) -> Any:
-    """Return `--history`."""
+    """Return the option `--history`."""
     text = "Items that a typical person has touched. The training is planned for it."
     return make_option(text, default_text, "--history", min=1, hidden=True)
 
 
 def make_config_option(service: str) -> Any:
-    """Return `--config`."""
+    """Return the option `--config`."""
     return typer.Option("--config", help=f"Settings file, from `sottovoce {service} init`.")
 
 
@@ -173,12 +184,12 @@ def add_training_options(
     planned: Iterable[str] = (),
     visible: Iterable[str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Give a command the settings of a training as options.
+    """Return a decorator that gives a command the settings of a training as options.
 
     Args:
-        only: Names of the settings, or none for all.
+        only: Names of the settings; empty for all.
         without: Names of settings to leave out.
-        planned: Names of settings whose default is planned.
+        planned: Names of settings that the planner chooses if the user does not.
         visible: Names of the options that `--help` lists, or None for all.
     """
     settings = list_settings()
@@ -188,8 +199,8 @@ def add_training_options(
 
 
 def add_engine_options(command: Command) -> Command:
-    """Give a command `--engine` and the options of all engines."""
-    # Imported here, because a server has no engines.
+    """Give a command the option `--engine` and the options of all engines."""
+    # Import it here, because a server is installed without engines.
     from sottovoce.simulation.engines import AUTO_ENGINE, ENGINE_MODULES, list_engine_options
 
     names = ", ".join((AUTO_ENGINE, *ENGINE_MODULES))
@@ -210,13 +221,13 @@ def add_settings_options(
     defaults: Mapping[str, str] | None = None,
     visible: Iterable[str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Give a command an option for each setting, with its help, type and range.
+    """Return a decorator that gives a command an option for each setting.
 
     Args:
-        parameter: Parameter of the command that these options replace. It gets a dictionary of the
-            values that the user gave.
+        parameter: Parameter of the command that these options replace. The command gets a
+            dictionary of the values that the user gave in this parameter.
         settings: The settings by name.
-        defaults: Defaults in words, if they are not the settings' own.
+        defaults: Texts that the help shows instead of the default of a setting.
         visible: Names of the options that `--help` lists, or None for all; `--help-all` lists all.
     """
     texts = {name: s.none_meaning or str(s.default).lower() for name, s in settings.items()}
@@ -230,7 +241,7 @@ def add_settings_options(
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(*args: Any, **kwargs: Any) -> None:
-            # typer passes every option; None is one that the user did not give.
+            # Typer passes all options. The value None means that the user did not give the option.
             values = {name: kwargs.pop(name, None) for name in settings}
             chosen = {n: settings[n].check_value(v) for n, v in values.items() if v is not None}
             command(*args, **kwargs, **{parameter: chosen})
@@ -241,7 +252,7 @@ def add_settings_options(
             for old in signature.parameters.values()
             for new in (options if old.name == parameter else [old])
         ]
-        # typer reads both.
+        # Typer reads the signature and the annotations.
         function: Any = run
         function.__signature__ = signature.replace(parameters=parameters)
         function.__annotations__ = {

@@ -1,4 +1,4 @@
-"""Output that the commands share: lines, tables, progress, a question, a status, a JSON file."""
+"""Output of all commands: lines, tables, progress bars, questions, statuses and JSON files."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ from sottovoce.service.logs import OwnCommands
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
-# Seconds between two lines about progress where the output is a file.
+# Seconds between two lines about progress if the output is not a terminal.
 SECONDS_PER_LINE = 60.0
 
 messages = Console(stderr=True, highlight=False)
@@ -33,9 +33,9 @@ results = Console(highlight=False)
 
 
 class CountBar(Progress):
-    """Live bars over things that are counted; the field `state` of a task is shown next to it.
+    """Progress bars for tasks that count steps, each followed by the field `state` of its task.
 
-    Where the output is a file there are lines instead, one a minute.
+    If the output is not a terminal, a line is written every minute instead.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class CountBar(Progress):
             Thread(target=self._write_lines, daemon=True).start()
 
     def stop(self) -> None:
-        """Leave the bars as they are; write no more lines."""
+        """Stop updating the bars or writing lines."""
         self._stops.set()
         if self.console.is_terminal:
             super().stop()
@@ -73,27 +73,27 @@ class CountBar(Progress):
 
 
 def escape_markup(text: str) -> str:
-    """Return text from outside without effect on rich or on the terminal."""
+    """Escape untrusted text, so that it affects neither rich nor the terminal."""
     return escape(escape_control_characters(text))
 
 
 def print_line(line: str) -> None:
-    """Print one line of the results, wrapped only where the terminal ends."""
+    """Print a line of the results without inserting line breaks."""
     results.print(escape_markup(line), soft_wrap=True)
 
 
 def print_note(line: str) -> None:
-    """Print one line to stderr."""
+    """Print a line to stderr without inserting line breaks."""
     messages.print(escape_markup(line), soft_wrap=True)
 
 
 def align_right(*headings: str) -> list[Column]:
-    """Return columns of numbers."""
+    """Return right-aligned columns with these headings."""
     return [Column(heading, justify="right") for heading in headings]
 
 
 def make_table(rows: Iterable[tuple[str, str]], title: str | None = None) -> Table:
-    """Return a table of labels and values."""
+    """Return a table with a column of labels and a column of values."""
     title = None if title is None else escape_markup(title)
     table = Table("", "", show_header=False, title=title, title_justify="left")
     for label, value in rows:
@@ -115,16 +115,16 @@ def describe_settings(training: Settings) -> str:
 
 
 def count_people(number: int) -> str:
-    """Return the number with the noun."""
+    """Return a number of people with its noun, such as "1 person" or "2,000 people"."""
     return "1 person" if number == 1 else f"{number:,} people"
 
 
 def describe_candidates(negatives: int, untouched: NDArray[np.integer]) -> str:
-    """Return against what a left-out item is ranked.
+    """Describe the items against which a left-out item is ranked.
 
     Args:
-        negatives: Number of other items, or 0 for the whole catalogue.
-        untouched: Number of items that each person never touched.
+        negatives: Number of untouched items to rank against; 0 for the whole catalogue.
+        untouched: For each person, the number of items that they never touched.
     """
     if not negatives:
         return "the whole catalogue"
@@ -132,9 +132,12 @@ def describe_candidates(negatives: int, untouched: NDArray[np.integer]) -> str:
 
 
 def warn_about_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> None:
-    """Warn if a list of ten contains every candidate."""
-    most = int(untouched.max(initial=0))
-    candidates = 1 + (min(most, negatives) if negatives else most)
+    """Warn if items are ranked among so few candidates that HR@10 is always 1.
+
+    See `describe_candidates` for the arguments.
+    """
+    max_untouched = int(untouched.max(initial=0))
+    candidates = 1 + (min(max_untouched, negatives) if negatives else max_untouched)
     if candidates <= 10:
         print_note(
             f"Note: HR@10 says nothing here: an item is ranked among {candidates} at most, so it "
@@ -145,7 +148,14 @@ def warn_about_few_candidates(negatives: int, untouched: NDArray[np.integer]) ->
 def print_status(
     lines: Iterable[str], content: dict[str, Any], json_file: Path | None, commands: OwnCommands
 ) -> None:
-    """Print a status, write it as JSON, and exit with code 1 if something needs attention."""
+    """Print the status of a service, write it as JSON, and exit with code 1 if there are problems.
+
+    Args:
+        lines: Lines of the status, without the problems.
+        content: Content of the JSON file, with a list of `problems`.
+        json_file: The JSON file, if one is named.
+        commands: Completes the commands in texts.
+    """
     for line in lines:
         print_line(commands.complete(line))
     problems = [commands.complete(problem) for problem in content["problems"]]
@@ -158,7 +168,14 @@ def print_status(
 
 
 def describe_process(name: str, since: float, last_problem: str | None, now: float) -> str:
-    """Return since when a service runs and what it complained of last."""
+    """Return a text about a running service: when it started, and its last warning.
+
+    Args:
+        name: The service, at the beginning of a sentence.
+        since: Start of the process, in Unix seconds.
+        last_problem: The last warning or error in its log.
+        now: Unix seconds.
+    """
     complaint = (
         "It has complained of nothing"
         if last_problem is None
@@ -168,14 +185,14 @@ def describe_process(name: str, since: float, last_problem: str | None, now: flo
 
 
 def format_moment(seconds: float, now: float) -> str:
-    """Return a moment as UTC and as its distance from now."""
+    """Return a time in UTC, with its distance from `now`; both are in Unix seconds."""
     distance = format_duration(abs(now - seconds))
     distance = f"{distance} ago" if seconds <= now else f"in {distance}"
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%SZ} ({distance})"
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in its two largest units.
+    """Return a duration in words, with its two largest units.
 
     >>> format_duration(59), format_duration(60), format_duration(3_661)
     ('59 s', '1 min', '1 h 1 min')
@@ -191,10 +208,15 @@ def format_duration(seconds: float) -> str:
 
 
 def confirm(question: str, command: str, *, yes: bool) -> None:
-    """Ask a question; without a terminal to answer at, `--yes` must be given.
+    """Ask the user to confirm, unless `yes` is true.
+
+    Args:
+        question: The question.
+        command: The command line, to which the error adds `--yes`.
+        yes: Whether the user has given `--yes`.
 
     Raises:
-        SettingsError: The answer is no; the message says how to confirm with `command`.
+        SettingsError: The answer is no, or there is no terminal to ask at.
     """
     if yes:
         return
@@ -203,7 +225,13 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
 
 
 def write_json(path: Path | None, content: dict[str, Any], *, private: bool = False) -> None:
-    """Write a JSON file, if one is named; only its owner can read a private one."""
+    """Write a JSON file, unless the path is None.
+
+    Args:
+        path: The file.
+        content: Its content.
+        private: Whether only the owner may read the file.
+    """
     if path is None:
         return
     try:

@@ -28,7 +28,7 @@ from sottovoce.training import Budget
 from sottovoce.training.planning import PublicNumbers
 
 SECONDS_PER_WEEK = 7 * 86_400
-# Lists with less than this part of popularity's HR@10 are worse, and not only noisier.
+# Fraction of popularity's HR@10. Lists below it are clearly worse, so the difference is no noise.
 MIN_POPULARITY_RATIO = 0.9
 ACCOUNTS_NOTE = (
     "With accounts: people who report in a week have logged in the week before; reports begin "
@@ -97,7 +97,7 @@ def plan(
 
 
 def _describe_verdict(outlook: ShopOutlook) -> str:
-    """Answer the question in one sentence."""
+    """Return in one sentence whether the shop is large enough."""
     ours, popular = outlook.lists.mean, outlook.popularity.mean
     quality = f"HR@10 {ours:.3f} against {popular:.3f}"
     if outlook.verdict == "no" and ours < MIN_POPULARITY_RATIO * popular:
@@ -143,7 +143,7 @@ def _describe_privacy(outlook: ShopOutlook) -> str:
 
 
 def _describe_time(outlook: ShopOutlook) -> str:
-    """Say how long an epoch and the training take."""
+    """Return how long an epoch and the training take, in words."""
     settings, weeks, min_clients = outlook.settings, outlook.weeks, outlook.least_clients
     text = (
         f"About {outlook.about.people * settings.share:,.0f} of "
@@ -158,7 +158,7 @@ def _describe_time(outlook: ShopOutlook) -> str:
 
 
 def _format_setup_command(outlook: ShopOutlook) -> str:
-    """Return the command that plans the same settings."""
+    """Return the line with the command that sets up a server with the same plan."""
     about, budget = outlook.about, outlook.budget
     values = {
         "people": f"{about.people}",
@@ -181,7 +181,7 @@ def _make_table(outlook: ShopOutlook) -> Table:
 
 
 def _describe_basis(outlook: ShopOutlook) -> str:
-    """Say how the table was measured, and what it leaves out."""
+    """Return how the numbers of the table were measured, and what they leave out."""
     tested = output.count_people(min(outlook.simulated, MAX_TESTED_PEOPLE))
     text = f"Over {len(outlook.shops)} invented shops, {tested} tested in each."
     if outlook.simulated < outlook.about.people:

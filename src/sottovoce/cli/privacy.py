@@ -1,4 +1,4 @@
-"""`sottovoce privacy`: what settings cost in epsilon, and which ones are planned for a budget."""
+"""`sottovoce privacy`: compute the epsilon of settings, or plan settings for a budget."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from sottovoce.privacy.statement import format_epsilon
 from sottovoce.training import DEFAULT_PRESET, Budget, plan_training
 from sottovoce.training.budget import complete_budget
 
-# Number of people that settings are planned for without --clients.
+# Number of people for whom settings are planned without `--clients`.
 DEFAULT_CLIENTS = 10_000
 
 
@@ -47,14 +47,14 @@ def privacy(
     history: HistoryOption = None,
     delta: Annotated[
         float,
-        typer.Option(help="Of the figures that have one: below one in the number of people."),
+        typer.Option(help="Delta of the results that have one; below 1 / number of people."),
     ] = DEFAULT_DELTA,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.
 
-    Locally, and with --clients also after the shuffle. With a budget: which settings the planner
-    chooses for it, and what they cost. The defaults shown are those of `loudest`; `--preset` and
-    `--mechanism` bring their own.
+    The output has the local epsilon and, with --clients, the epsilon after the shuffle. With a
+    budget, it also says which settings the planner chooses. The defaults shown are those of
+    `loudest`; `--preset` and `--mechanism` have their own.
 
     \b
     Examples:

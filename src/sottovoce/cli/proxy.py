@@ -1,4 +1,4 @@
-"""`sottovoce proxy`: take sealed reports, hold them, shuffle them, forward them."""
+"""`sottovoce proxy`: set up a proxy, run it and show its state."""
 
 import time
 from collections.abc import Iterator
@@ -102,7 +102,7 @@ def init(
             port=port,
             watch_port=watch_port,
         )
-        # After the settings are written: a server that is not there yet must not stop the setup.
+        # Ask after the settings are written: the server need not run yet.
         probe = probe_server(upstream, settings.key, None, time.time())
     config = f"--config {folder / SETTINGS_FILE}"
     typer.echo(f"Settings written to {folder / SETTINGS_FILE}. Review them, then run:")
@@ -142,7 +142,7 @@ def run(config: ConfigOption) -> None:
     commands = OwnCommands("proxy", config)
     last_warning = start_logging(commands, as_json=settings.log_json)
     http, upstream = connect(settings)
-    # The store is locked before anything is served: a second process of this folder ends here.
+    # Opening the store takes its lock, so a second process in this folder fails here.
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
@@ -180,7 +180,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
 
 
 def describe_status(status: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
-    """Yield lines about everything except what needs attention (`status.problems`)."""
+    """Yield lines about the state of the proxy, without `status.problems`."""
     if status.signed is None:
         yield "No epoch yet: the proxy waits for the server's first."
     else:
@@ -223,7 +223,7 @@ def _describe_epoch(status: ProxyStatus, signed: SignedManifest) -> Iterator[str
     since = output.format_moment(manifest.opens, now)
     until = output.format_moment(manifest.closes, now)
     if manifest.public_key is None:
-        # The first epoch of a service with accounts only issues tokens for the second.
+        # In the first epoch of a service with accounts, devices only fetch tokens for the second.
         tokens = "nobody has a token for it, or " * manifest.terms.accounts
         yield f"{name} asks for no reports, since {since}: {tokens}the training is finished."
         return

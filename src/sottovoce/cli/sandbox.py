@@ -68,8 +68,9 @@ from sottovoce.service.widget import format_script_tag
 from sottovoce.storage.database import exclusive_lock
 from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
 
-# Locked while `up` runs in its folder.
+# Lock that `up` holds while it runs in its folder.
 LOCK_FILE = "up.lock"
+# Defaults of `up` that differ from those of `server init`.
 UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
 
 
@@ -145,7 +146,7 @@ def up(
     stop = StopSignal()
     sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts)
     has_options = any((training, service, *sources, port, origin)) or preset != DEFAULT_PRESET
-    # Options describe a folder that is made now; later starts read its settings files.
+    # Options apply only to the first start. Later starts read the settings files.
     is_first = not is_set_up(folder)
     if is_first:
         if data is not None and catalogue is not None:
@@ -174,7 +175,7 @@ def up(
                 items = Catalogue.from_items(list_catalogue_items(interactions))
             defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
             if trial:
-                # The companions, and the operator who tries it.
+                # The companions, and the person who tries the service.
                 people = COMPANIONS_PER_EPOCH + 1
             elif people is None and interactions is not None:
                 people = interactions.n_users
@@ -186,7 +187,7 @@ def up(
                 budget=Budget.from_options(budget, central_budget),
                 **training,
             )
-            if settings.dummies:  # which hide people by themselves: no crowd is waited for
+            if settings.dummies:  # dummies hide people without a crowd
                 defaults = {**defaults, "least_clients": 1}
             Sandbox(
                 items,
@@ -207,7 +208,7 @@ def up(
                 "name a new folder"
             )
         system = LiveSystem.read(folder)
-        # Settings may have been edited since the last start, and the page states what they promise.
+        # The settings may have been edited since the last start: update the page's promise.
         write_statement(folder)
         if system.shop:
             write_shop(folder, system)
@@ -228,7 +229,7 @@ def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
 
 def _print_addresses(folder: Path, system: LiveSystem) -> None:
     key, limit = system.key.hex(), f"{system.limit:g}"
-    # The catalogue of a shop comes without people.
+    # A catalogue from a file has no histories of people.
     histories = "" if system.data else " --data HISTORIES.csv"
     for line in (
         f"Proxy, for clients and browsers: {system.proxy}",
@@ -250,8 +251,8 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
 
 
 def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
-    """Yield what pages of the named sites need; nothing if no site was named."""
-    # The toy shop has its own line and its own page.
+    """Yield the markup that pages of the sites in `--origin` need; nothing without sites."""
+    # Leave out the toy shop, which has its own page.
     sites = " or ".join(origin for origin in system.origins if origin != system.shop)
     if sites and system.shop:
         yield f"In a page of {sites}: what {folder / 'server' / PAGE_FILE} has."
@@ -313,7 +314,7 @@ def demo(
 
 
 def can_open(environment: Mapping[str, str], platform: str) -> bool:
-    """Return whether a window can appear in front of the person who started this.
+    """Return whether the user can see a browser window.
 
     >>> can_open({"DISPLAY": ":0", "SSH_CONNECTION": "here there"}, "linux")
     False
@@ -330,10 +331,10 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
     system = LiveSystem.read(folder)
     panel = Panel.decode((folder / "proxy" / PANEL_FILE).read_bytes())
     with ExitStack() as stack:
-        # The processes of the people also take a while to begin, and then wait for the proxy.
+        # Start the people's processes first: they also take a while, and then wait for the proxy.
         reporters = stack.enter_context(Reporters(system.proxy, system.key, plan))
         children = stack.enter_context(run_system(folder, system, stop, quiet=True))
-        # The people stop before the services do: otherwise each would report an error at the end.
+        # Stop the people before the services: otherwise their processes would print errors.
         stack.callback(reporters.terminate)
         if stop():
             return
@@ -342,7 +343,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
             webbrowser.open(system.proxy)
         http = stack.enter_context(httpx.Client(trust_env=False))
         reader = PublicReader(HttpProxy(http, system.proxy), system.key)
-        # Checked at every poll, so that a process that has died is noticed at once.
+        # Call these at every poll, so that a failed process is noticed at once.
         checks = [*(child.check for child in children), reporters.check]
         for point in follow_curve(reader, panel, checks, stop):
             _print_epoch(point)

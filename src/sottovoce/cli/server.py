@@ -1,4 +1,4 @@
-"""`sottovoce server`: set up the server of a training, run it, see and change what it does."""
+"""`sottovoce server`: set up a server, run it, show its state and change its training."""
 
 import time
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ keys_app = make_group(
 # Settings of a service that can be options of `init` and of `up`.
 SERVICE_SETTINGS = get_settings(ServerSettings) | get_settings(Participation)
 
-# What follows when the epoch is closed, by what a proxy said last about its crowd.
+# What happens to a proxy's reports when the epoch is closed, by the crowd that it reported last.
 CLOSING_CONSEQUENCES: dict[str | None, str] = {
     CROWD_ENOUGH: "it has its crowd, and its reports are counted.",
     CROWD_SHORT: (
@@ -164,7 +164,7 @@ def init(
         raise SettingsError("give either --catalogue FILE or --data DATA")
     for name in proxy or ():
         check_proxy_name(name)
-    # The name finds a proxy's secret and its counts.
+    # Secrets and counts are stored by the name of the proxy.
     if proxy and len(set(proxy)) < len(proxy):
         raise SettingsError("--proxy: every proxy needs a name of its own")
     if catalogue is None:
@@ -179,7 +179,7 @@ def init(
         budget=Budget.from_options(budget, central_budget),
         **training,
     )
-    # Dummies hide people by themselves, so that no crowd is needed.
+    # Dummies hide people without a crowd.
     if settings.dummies:
         service.setdefault("least_clients", 1)
     service |= {
@@ -219,7 +219,7 @@ def run(
       sottovoce server run --config my-server/server.toml
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
     """
-    # Ports are the only settings that differ among workers of one settings file.
+    # Workers share a settings file, and only their ports differ.
     settings = ServerSettings.read(config).replace_ports(port, watch_port)
     commands = OwnCommands("server", config)
     last_warning = start_logging(commands, as_json=settings.log_json)
@@ -229,7 +229,7 @@ def run(
         closing(OpenerPool(settings.openers)) as pool,
     ):
         server = Server(store, keys, settings, opener=pool)
-        # What is missing for an epoch must show now, not at the first tick.
+        # Find missing keys or files now, not at the first tick.
         server.prepare()
         app = build_app(server, settings)
         watch = build_watch(
@@ -328,8 +328,7 @@ def beyond(
     """
     now = time.time()
     with open_store(config) as (settings, store):
-        # Without a proxy that has seen a later epoch this may be a mistake, so the operator is
-        # asked.
+        # If no proxy has seen a later epoch, the command may be a mistake: ask the operator.
         if epoch is not None and not yes and not find_newest_seen(store, settings.proxies, now):
             question = (
                 "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"
@@ -396,7 +395,7 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
       sottovoce server epoch close --config my-server/server.toml
     """
     with open_store(config) as (settings, store):
-        # Do not ask about what cannot be done.
+        # Check first whether the epoch can be closed, before asking the operator.
         close_epoch(store, time.time(), dry_run=True)
         if not yes:
             question = "Reports without a crowd will be lost, and stay paid for. Close?"
@@ -486,7 +485,7 @@ for group in (catalogue_app, epoch_app, training_app, keys_app):
 
 @contextmanager
 def open_store(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
-    """Yield the settings and their open database."""
+    """Yield the settings of a server and its open database."""
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
         store.check_tables()

@@ -13,7 +13,7 @@ from sottovoce.service.watch import ProcessState
 
 
 def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[str]:
-    """Yield lines about everything except what needs attention (`status.problems`)."""
+    """Yield lines about the state of the server, without `status.problems`."""
     yield from _describe_epoch(status)
     for epoch in reversed(status.last_epochs):
         drops = [
@@ -50,7 +50,13 @@ def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[
 
 
 def describe_contact(name: str, contact: ProxyContact | None, now: float) -> str:
-    """Say when a proxy last contacted the server."""
+    """Return when a proxy last contacted the server, in words.
+
+    Args:
+        name: Name of the proxy.
+        contact: Its last contact, if there was one.
+        now: Unix seconds.
+    """
     if contact is None:
         return f"Nothing was heard from proxy {name} yet."
     moment = output.format_moment(contact.last_contact, now)

@@ -1,4 +1,4 @@
-"""`sottovoce simulate`: the paper's system on a data set, with its quality and its cost."""
+"""`sottovoce simulate`: train on a data set, and print the quality and the privacy cost."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ from sottovoce.simulation.engines import AUTO_ENGINE
 from sottovoce.simulation.evaluation.metrics import PAPER_METRICS, Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
 
-# The metric of bars and pictures.
+# Metric that progress bars and pictures show.
 MAIN_METRIC = "hr@10"
 
 
@@ -138,7 +138,7 @@ def simulate(
     sample = (sample_users, sample_items)
     dataset = _load(data, columns, items, min_interactions, sample, seed)
     settings = plan_training(
-        # The planner counts the people who report, who may be made out of those of the data.
+        # Plan for the people who report. With `resample`, they are drawn from those of the data.
         plan.get("resample") or dataset.n_users,
         dataset.n_items,
         history=history or dataset.typical_length,
@@ -155,7 +155,6 @@ def simulate(
         engine_options=engine,
         tags=tags,
         time=time,
-        # The table shows how much of the catalogue lists reach; it is measured once, at the end.
         metrics=tuple(name.strip() for name in metrics.split(",")),
         **plan,
     )
@@ -190,7 +189,13 @@ def _load(
 
 
 class EpochBar(output.CountBar):
-    """A live bar over the epochs of one run, with its quality and what was spent so far."""
+    """A progress bar for the epochs of a run, with its quality and the epsilon spent so far.
+
+    Args:
+        label: Text before the bar.
+        training: The settings of the training.
+        metric: Name of the metric to show.
+    """
 
     def __init__(self, label: str, training: Settings, metric: str):
         super().__init__()
@@ -200,10 +205,10 @@ class EpochBar(output.CountBar):
         self._quality = ""
 
     def show_record(self, record: dict[str, Any]) -> None:
-        """Update the bar after an epoch."""
+        """Update the bar with the record of an epoch."""
         if self._metric in record:
             self._quality = f"{self._metric.upper()} {record[self._metric]:.4f}  "
-        # At most: a person whose turns came late has spent less.
+        # This is the largest amount: people who have had fewer turns so far have spent less.
         turns = min(record["epoch"], self._training.turns)
         spent = turns * self._training.epsilon * self._training.reports
         state = f"{self._quality}local budget spent, at most {format_epsilon(spent, 6)}"
@@ -212,14 +217,14 @@ class EpochBar(output.CountBar):
 
 def _run(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
-    # A file for each seed, so that a command with more seeds continues those that are there.
+    # Each seed has its own file, so that a command with more seeds continues the saved runs.
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
     with EpochBar(f"seed {seed}", plan.settings, choose_main_metric(plan)) as bar:
         return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show_record)
 
 
 def choose_main_metric(plan: Simulation) -> str:
-    """Return the metric of bars and pictures: HR@10, or the first that is measured."""
+    """Return the metric for bars and pictures: HR@10 if it is measured, else the first one."""
     return MAIN_METRIC if MAIN_METRIC in plan.rank_metrics else plan.rank_metrics[0]
 
 
@@ -259,7 +264,7 @@ def _get_privacy_report(runs: list[Run]) -> PrivacyReport:
 
 
 def _average_runs(runs: list[Run], field: str) -> dict[str, Interval]:
-    """Average each metric of a field over the seeds."""
+    """Average the metrics in a field of the runs, such as `final`, over the seeds."""
     return _average([getattr(run, field) for run in runs])
 
 
@@ -268,7 +273,7 @@ def _average(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
 
 
 def _draw_quality(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
-    """Draw the main metric by epoch with its interval."""
+    """Draw the main metric of each epoch with its interval."""
     plan, training = runs[0].plan, runs[0].plan.settings
     metric = choose_main_metric(plan)
     epsilon = format_epsilon(training.epsilon, 6)
@@ -290,7 +295,7 @@ def _draw_quality(figure: Any, data: Interactions | Shards, runs: list[Run]) -> 
 
 
 def _runs_to_dict(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
-    """Return the results for JSON: means over the seeds and, of several, each run too."""
+    """Return the results for JSON: means over the seeds and, if there are several, each run."""
     plan = runs[0].plan
 
     def get_means(field: str) -> dict[str, float]:
@@ -321,7 +326,7 @@ def _runs_to_dict(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any
         "privacy": _get_privacy_report(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
-    # One seed has no interval, and its record is the mean itself.
+    # With a single seed there is no interval, and the means are the results of the run.
     if len(runs) > 1:
         final = _average_runs(runs, "final")
         content["interval95"] = {name: interval.half_width for name, interval in final.items()}

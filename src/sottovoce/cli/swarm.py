@@ -1,4 +1,4 @@
-"""`sottovoce swarm`: real clients that take part in a live system."""
+"""`sottovoce swarm`: run many real clients that take part in a live system."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from sottovoce.privacy import format_epsilon
 from sottovoce.sandbox.setup import LiveSystem
 from sottovoce.sandbox.swarm import SWARM_PROCESSES, SwarmPlan, SwarmResult, run_swarm
 
-# Error messages of clients that are printed.
+# Error messages of clients that are printed, at most.
 MAX_PROBLEMS = 5
 
 
@@ -82,7 +82,8 @@ def swarm(
     source = data or system.data
     if source is None:
         raise SettingsError("name a data set with the histories of the clients: --data DATA")
-    # Fewer clients never end an epoch by themselves. Of more, some may come too late to it.
+    # With fewer clients than the crowd, an epoch does not end. With more, it may end before all
+    # clients have sent.
     if system.least_clients not in (1, clients):
         output.print_note(
             f"Note: an epoch waits for {output.count_people(system.least_clients)}, and there will "
@@ -98,12 +99,12 @@ def swarm(
 
 
 class SwarmBars(output.CountBar):
-    """Progress on stderr: one bar after the other, with the time left and reports a second."""
+    """Progress bars for the tasks of a swarm, with the time left and reports per second."""
 
     _reports_per_step = 0
 
     def begin_task(self, name: str, total: int, reports_per_step: int = 0) -> None:
-        """Begin a bar; the one before stays visible."""
+        """Begin a bar for a task; the bars of earlier tasks stay visible."""
         for task in self.tasks[-1:]:
             self.stop_task(task.id)
         self._reports_per_step = reports_per_step

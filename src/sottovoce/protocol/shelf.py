@@ -1,9 +1,10 @@
-"""The shelf: the server's signed statement which catalogue is the newest.
+"""The shelf, which is the server's signed statement of its newest catalogue.
 
-Reports are made for the epoch's catalogue, which does not change before the epoch ends. Lists are
-different: a withdrawn article must disappear at once, and a new one can be recommended by its tags.
-So the server signs the hash of its newest catalogue, with the time, as soon as it changes, and
-devices make their lists from that catalogue. Devices refuse a shelf that is older than the last.
+Reports are made for the epoch's catalogue, which does not change before the epoch ends. But
+recommendations must follow changes at once: a withdrawn item must no longer be recommended, and a
+new item can be recommended by its tags. So the server signs a shelf as soon as its catalogue
+changes: the hash of the new catalogue, and the time. Devices make recommendations from that
+catalogue. They refuse a shelf that is older than the last one that they accepted.
 """
 
 import json
@@ -16,14 +17,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.protocol import strict
 from sottovoce.protocol.signing import KeyStatement, Signed
 
-# The only version of the format that is read.
+# The version of the format. No other version is read.
 SHELF_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Shelf:
+    """The content of a shelf."""
+
     published: int
-    """The Unix second of signing, but always later than that of the previous shelf."""
+    """The Unix second of signing. It is always larger than that of the previous shelf, even if the
+    server's clock was set back."""
     catalogue: bytes
     """SHA-256 of the catalogue file."""
 
@@ -53,6 +57,8 @@ class Shelf:
 
 
 class SignedShelf(Signed):
+    """A signed shelf."""
+
     what: ClassVar = "shelf"
     magic: ClassVar = b"SVS2"
     label: ClassVar = b"sottovoce shelf 2\x00"

@@ -1,6 +1,6 @@
-"""Signed files: a manifest or a shelf, with the key statements that lead to the signing key.
+"""Signed files: manifests and shelves, with the key statements that lead to the signing key.
 
-A proxy or a cache can withhold a signed file, but not change it.
+A proxy or a cache can withhold a signed file, but cannot change it without being noticed.
 """
 
 import hashlib
@@ -13,62 +13,75 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from sottovoce.errors import ProtocolError, UntrustedError
 
-# Precedes the signing key and the next key in the text that a key statement signs.
+# A key statement is a signature of this label, the signing key, and the next key.
 KEY_STATEMENT_LABEL = b"sottovoce key 2\x00"
-# Sizes of an Ed25519 key and signature.
+# Sizes of an Ed25519 public key and of a signature.
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 STATEMENT_BYTES = KEY_BYTES + SIGNATURE_BYTES
-# A server may change its signing key this many times.
+# A server can change its signing key at most this many times.
 MAX_STATEMENTS = 32
-# The header is the magic and the number of statements.
+# The header of a signed file has the magic and the number of key statements.
 _MAGIC_BYTES = 4
 _HEADER_BYTES = _MAGIC_BYTES + 1
 
 
 @dataclass(frozen=True)
 class KeyStatement:
-    """A statement by the owner of a verification key that names the next key."""
+    """A statement, signed by the current key of a server, that names its next key."""
 
     key: bytes
-    """The next key."""
+    """The next verification key."""
     signature: bytes
+    """The signature by the key before."""
 
     @classmethod
     def make(cls, old: Ed25519PrivateKey, key: bytes) -> Self:
-        """Sign a statement with the old key."""
+        """Sign a statement.
+
+        Args:
+            old: The private key that is current until now.
+            key: The verification key that follows it.
+        """
         before = old.public_key().public_bytes_raw()
         return cls(key, old.sign(KEY_STATEMENT_LABEL + before + key))
 
     def follows(self, key: bytes) -> bool:
-        """Return whether the owner of `key` has signed this statement."""
+        """Return whether this statement was signed by the private key that belongs to `key`."""
         return has_valid_signature(key, self.signature, KEY_STATEMENT_LABEL + key + self.key)
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A signed file as it is served.
+    """A signed file. Each kind of file is a subclass.
+
+    The columns are offset, size in bytes, and content; a dot as an offset is the end of the field
+    before:
 
     0     4  magic, which identifies the kind of file
-    4     1  number n of key statements, 0..32
-    5   96n  statements: the next verification key (32), signed by the key before it (64)
+    4     1  n, the number of key statements, 0..32
+    5   96n  n key statements: the next verification key (32), signed by the key before it (64)
     .    64  signature by the last key
-    .     .  the signed content
+    .     .  the signed content, up to the end of the file
 
-    Every signature is Ed25519 over a label, which ends in a zero byte, and the content. A reader
-    follows the statements from the key that it trusts.
+    Every signature is an Ed25519 signature of a label, which ends in a zero byte, and the content.
+    A reader follows the key statements from the key that it trusts to the last one.
     """
 
     what: ClassVar[str]
+    """The kind of file, for error messages."""
     magic: ClassVar[bytes]
+    """The first four bytes of the file."""
     label: ClassVar[bytes]
-    """Precedes the content in the text that is signed."""
+    """The bytes that precede the content in the text that is signed."""
     max_content_bytes: ClassVar[int]
+    """The largest size of the content."""
 
     statements: tuple[KeyStatement, ...]
-    """Statements from the service's first key on."""
+    """The key statements, from the service's first key to the signing key."""
     signature: bytes
     raw: bytes
+    """The content, in the bytes that are signed."""
     key: bytes
     """The verification key that belongs to the signature."""
 
@@ -78,16 +91,27 @@ class Signed:
 
     @classmethod
     def sign(cls, raw: bytes, key: Ed25519PrivateKey, statements: tuple[KeyStatement, ...]) -> Self:
-        """Sign the content `raw`."""
+        """Sign a content.
+
+        Args:
+            raw: The bytes of the content.
+            key: The private key to sign with.
+            statements: The key statements that lead from the service's first key to this key.
+        """
         public = key.public_key().public_bytes_raw()
         return cls(statements, key.sign(cls.label + raw), raw, public)
 
     @classmethod
     def open(cls, data: bytes, verification_key: bytes) -> Self:
-        """Verify a file with the key that its reader trusts.
+        """Verify and parse a file.
+
+        Args:
+            data: The bytes of the file.
+            verification_key: The key that the reader trusts.
 
         Raises:
-            UntrustedError: The signature is not by that key, nor by one that it has named.
+            UntrustedError: The file is signed neither by this key nor by a key that follows from it
+                by the key statements.
             ProtocolError: The file is malformed.
         """
         # The signature is verified before the content is parsed.
@@ -95,9 +119,9 @@ class Signed:
         key = _follow_statements(cls.what, verification_key, statements)
         if not has_valid_signature(key, signature, cls.label + raw):
             raise UntrustedError(
-                f"signed {cls.what}: not by the pinned verification key of the server, nor by one "
-                "that this key has named; compare it with the key that the server's "
-                "operator states"
+                f"signed {cls.what}: it is signed neither by the pinned verification key of the "
+                "server nor by a key that this key has named; compare the pinned key with the one "
+                "that the server's operator states"
             )
         return cls(statements, signature, raw, key)
 
@@ -130,7 +154,7 @@ class Signed:
         at = _HEADER_BYTES + count * STATEMENT_BYTES
         if count > MAX_STATEMENTS or not at + SIGNATURE_BYTES < len(data) <= cls.max_bytes():
             raise ProtocolError(
-                f"signed {cls.what}: {len(data)} bytes cannot have {count} statements"
+                f"signed {cls.what}: {len(data)} bytes cannot have {count} key statements"
             )
         chain = data[_HEADER_BYTES:at]
         statements = tuple(
@@ -141,14 +165,18 @@ class Signed:
 
 
 def _follow_statements(what: str, trusted: bytes, statements: tuple[KeyStatement, ...]) -> bytes:
-    """Return the last key that follows from the trusted key."""
+    """Follow the key statements from the trusted key, and return the last key.
+
+    Raises:
+        UntrustedError: A statement is not signed by the key before it.
+    """
     keys = [statement.key for statement in statements]
-    # Statements up to the one that names the trusted key do not matter.
+    # Skip the statements up to the one that names the trusted key: they lead to this key.
     start = len(keys) - keys[::-1].index(trusted) if trusted in keys else 0
     key = trusted
     for statement in statements[start:]:
         if not statement.follows(key):
-            raise UntrustedError(f"signed {what}: a key statement is not signed by the trusted key")
+            raise UntrustedError(f"signed {what}: a key statement is not signed by a trusted key")
         key = statement.key
     return key
 

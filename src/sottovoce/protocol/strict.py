@@ -1,4 +1,4 @@
-"""Strict JSON: a file has one meaning on every machine and in every language."""
+"""Strict parsing of JSON, so that all programs read the same values from a file."""
 
 import json
 import re
@@ -7,21 +7,22 @@ from typing import Any
 from sottovoce.characters import CONTROL_CHARACTERS, format_code_point
 from sottovoce.errors import ProtocolError
 
-# The largest whole number that JavaScript reads exactly.
+# The largest integer that every program reads exactly: JavaScript stores numbers as floats.
 MAX_INTEGER = 2**53 - 1
 _HEX_PATTERN = re.compile(r"(?:[0-9a-f]{2})*")
 
 
 def parse_object(raw: bytes, *, max_bytes: int, what: str) -> dict[str, Any]:
-    """Parse a JSON object in UTF-8; refuse repeated keys, NaN, Infinity and too many bytes.
+    """Parse a JSON object in UTF-8.
 
     Args:
         raw: The bytes of the object.
-        max_bytes: The largest length that is read.
-        what: Name of the object, for the message of an error.
+        max_bytes: The largest number of bytes that is allowed.
+        what: Name of the object for error messages, as in all functions of this module.
 
     Raises:
-        ProtocolError: The bytes are not such an object.
+        ProtocolError: The bytes are too many or not a JSON object, or the JSON has a repeated key,
+            NaN or Infinity.
     """
     if len(raw) > max_bytes:
         raise ProtocolError(f"{what}: {len(raw)} bytes, but at most {max_bytes} are allowed")
@@ -32,14 +33,14 @@ def parse_object(raw: bytes, *, max_bytes: int, what: str) -> dict[str, Any]:
             parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"{what}: not JSON as the protocol requires: {error}") from error
+        raise ProtocolError(f"{what}: it is not JSON as the protocol requires: {error}") from error
     if not isinstance(value, dict):
-        raise ProtocolError(f"{what}: not a JSON object")
+        raise ProtocolError(f"{what}: it must be a JSON object")
     return value
 
 
 def format_value(value: object) -> str:
-    """Format a refused value for a message: short, however long or deeply nested it is."""
+    """Format a refused value for an error message. The text is short even if the value is long."""
     if isinstance(value, dict | list):
         return f"a {type(value).__name__} of {len(value)}"
     try:
@@ -49,66 +50,81 @@ def format_value(value: object) -> str:
 
 
 def check_keys(value: dict[str, Any], keys: set[str], what: str) -> None:
-    """Raise a `ProtocolError` if a key is missing or unknown."""
+    """Raise a `ProtocolError` if the keys of an object are not exactly `keys`."""
     missing, unknown = keys - set(value), set(value) - keys
     if missing or unknown:
-        problem = f"missing {sorted(missing)}, unknown {sorted(unknown)}"
+        problem = f"missing keys {sorted(missing)}, unknown keys {sorted(unknown)}"
         raise ProtocolError(f"{what}: {problem:.400}")
 
 
 def parse_int(value: object, *, min_value: int, max_value: int, what: str) -> int:
-    """Return an integer within its range; a boolean is not one."""
-    # In Python a bool is an int.
+    """Return an integer; raise a `ProtocolError` if it is none or out of range.
+
+    A boolean is refused.
+    """
+    # In Python a bool is an int, so it must be excluded.
     if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
         raise ProtocolError(
-            f"{what}: a whole number in {min_value}..{max_value}, not {format_value(value)}"
+            f"{what}: must be a whole number in {min_value}..{max_value}, not {format_value(value)}"
         )
     return value
 
 
 def parse_float(value: object, *, min_value: float, max_value: float, what: str) -> float:
-    """Return a number within its range, which must not contain negative numbers."""
+    """Return a number as a float; raise a `ProtocolError` if it is none or out of range.
+
+    A boolean is refused. `min_value` must not be negative.
+    """
+    # -1 is out of every range, so it stands for values that are not numbers.
     try:
         number = float(value) if isinstance(value, int | float) else -1.0
     except OverflowError:
         number = -1.0
-    # A NaN fails every comparison, so it is refused too.
+    # NaN fails every comparison, so it is refused too.
     if isinstance(value, bool) or not min_value <= number <= max_value:
         raise ProtocolError(
-            f"{what}: a number in {min_value:g}..{max_value:g}, not {format_value(value)}"
+            f"{what}: must be a number in {min_value:g}..{max_value:g}, not {format_value(value)}"
         )
     return number
 
 
 def parse_bool(value: object, *, what: str) -> bool:
-    """Return a boolean; no other value counts as true or false."""
+    """Return a boolean; raise a `ProtocolError` for any other value, such as 1."""
     if not isinstance(value, bool):
         raise ProtocolError(f"{what}: must be true or false, not {format_value(value)}")
     return value
 
 
 def parse_text(value: object, *, max_length: int, what: str) -> str:
-    """Return a string of 1 to `max_length` characters without control characters."""
+    """Return a string; raise a `ProtocolError` if it is not valid.
+
+    It must have 1 to `max_length` characters, and no control characters or lone surrogates.
+    """
     if not isinstance(value, str) or not 0 < len(value) <= max_length:
         raise ProtocolError(
-            f"{what}: a string of 1..{max_length} characters, not {format_value(value)}"
+            f"{what}: must be a string of 1..{max_length} characters, not {format_value(value)}"
         )
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise ProtocolError(f"{what}: half of a surrogate pair is not a character")
-    # A control character could change what a terminal shows.
+        raise ProtocolError(f"{what}: must not contain half of a surrogate pair")
+    # A control character could change the text on a terminal.
     if match := CONTROL_CHARACTERS.search(value):
         raise ProtocolError(
-            f"{what}: control character {format_code_point(match[0])} in {format_value(value)}"
+            f"{what}: must not contain the control character {format_code_point(match[0])}: "
+            f"{format_value(value)}"
         )
     return value
 
 
 def parse_hex(value: object, *, size: int = 32, what: str) -> bytes:
-    """Decode `size` bytes of lower-case hexadecimal."""
+    """Decode exactly `size` bytes from lower-case hexadecimal digits.
+
+    Raises:
+        ProtocolError: The value has another type, length or character.
+    """
     digits = 2 * size
     if not isinstance(value, str) or len(value) != digits or not _HEX_PATTERN.fullmatch(value):
         raise ProtocolError(
-            f"{what}: {digits} lower-case hexadecimal digits, not {format_value(value)}"
+            f"{what}: must be {digits} lower-case hexadecimal digits, not {format_value(value)}"
         )
     return bytes.fromhex(value)
 

@@ -1,8 +1,9 @@
-"""The terms: all that a device's owner agrees to, as one block of every manifest.
+"""The terms, which a device's owner must accept before the device reports.
 
-A device pins the terms that its owner accepted. A server may later ask for less, never for more.
-Each field has one rule, and a manifest with a single worse field is refused, even if others are
-better.
+Every manifest contains the terms of its training. A device stores the terms that its owner
+accepted. Later manifests may have better terms for the owner, but not worse ones. Each field has
+one rule (`TERM_RULES`), which decides whether a new value is worse. A manifest with a single worse
+field is refused, even if other fields are better.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,63 +31,67 @@ from sottovoce.privacy import (
 from sottovoce.protocol import strict
 from sottovoce.training import Participation, Settings
 
-# The largest crowd that terms may ask for. A crowd that never comes together wastes every epoch.
+# The largest `least_clients` of terms. If a crowd never becomes large enough, every epoch is lost.
 MAX_CLIENTS = 10_000_000
-# The crowd may grow to this many times its size without asking the owner again.
+# `least_clients` may grow by this factor without asking the owner again.
 MAX_CROWD_GROWTH = 10
 TRAINING_ID_BYTES = 16
-# Sentences for the owner, the same in every client.
+# Sentences for the owner. The browser client uses the same ones.
 ACCOUNTS_SENTENCE = "each with an account of its own; your devices share what yours may send"
 TRIAL_SENTENCE = "This is a trial: most people in it are invented, so nobody is hidden among them."
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The upper bounds of what a device is asked for, and the smallest crowd that hides it."""
+    """Upper bounds for the reports of a device, and lower bounds for what hides them."""
 
     training: bytes
-    """The training's id: random bytes, drawn when it begins."""
+    """The id of the training: random bytes, drawn when the training begins."""
     mechanism: str
     """Name of the mechanism that makes reports."""
     parameters: Mapping[str, int]
-    """The public parameters of that mechanism, by name."""
+    """The public parameters of the mechanism, by name."""
     epsilon: float
-    """The privacy budget of one report."""
+    """The privacy budget (local epsilon) of one report."""
     loud_fraction: float
     """rho: the largest fraction of all directions that can be loud for one history."""
     reports: int
     """k: the number of reports in every batch."""
     epochs: int
-    """The largest number of epochs in which a device ever takes part, discarded ones included."""
+    """The largest number of epochs in which a device takes part. Epochs that were discarded
+    count too."""
     share: float
-    """The fraction of epochs in which a device takes part; without an end, its chance in each."""
+    """The fraction of the epochs in which a device takes part. In a training without an end, the
+    probability that it takes part in an epoch."""
     least_clients: int
-    """The smallest number of devices whose reports are mixed; below it an epoch is discarded."""
+    """The smallest number of devices whose reports are mixed. An epoch with fewer is discarded."""
     hold: int
-    """Seconds that an epoch waits for `least_clients` after it closes, before it is discarded."""
+    """The number of seconds that an epoch with fewer devices than `least_clients` is kept after it
+    closes, before it is discarded."""
     dummies: int
-    """D: uniform random reports that every proxy mixes into each epoch."""
+    """D: the number of uniform random reports that every proxy mixes into each epoch."""
     factors: int
     """F: the number of columns of the item matrix."""
     most_items: int
     """The largest number of items (M) that the catalogue may grow to."""
     accounts: bool
-    """Whether a batch needs a token, of which each account gets one for an epoch."""
+    """Whether a batch needs a token. Each account gets one token for an epoch."""
     trial: bool
-    """Whether this is a trial, in which most people are invented: nobody is hidden among them."""
+    """Whether this is a trial. Most people in a trial are invented, and hide nobody."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the terms in the form that is written as JSON."""
+        """Return the terms as a dict that can be written as JSON."""
         return {**asdict(self), "training": self.training.hex()}
 
     @property
     def name(self) -> str:
-        """A hash of the terms, which an owner repeats to accept exactly these."""
-        # Not shortened: a server could find two terms with the same short hash within a minute.
+        """A hash of the terms. An owner repeats it to accept exactly these terms."""
+        # The hash is not shortened: a server could find two terms with the same short hash within a
+        # minute.
         return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def describe(self) -> list[tuple[str, str]]:
-        """Return all terms for their owner: pairs of a label and its meaning."""
+        """Describe all terms for the owner, as pairs of a label and a text."""
         parameters = "".join(f", {name} {value}" for name, value in self.parameters.items())
         epochs = f"{self.epochs:,} at most, counted by this device"
         items = pluralize(self.most_items, "item")
@@ -115,47 +120,54 @@ class Terms:
         """Return in how many more epochs the device may take part.
 
         Args:
-            charges: All charges of its ledger; those of other trainings do not count.
+            charges: All charges of the device's ledger. Charges of other trainings do not count.
         """
-        # The device counts for itself: a server cannot make it spend more by discarding epochs.
+        # The device counts its own charges, so that a server cannot make it spend more by
+        # discarding epochs.
         taken = sum(charge.training == self.training for charge in charges)
         return max(self.epochs - taken, 0)
 
     def turns_within(self, ledger: Ledger) -> int:
-        """Return how many of the turns left fit into the owner's limit, by exact amounts."""
+        """Return how many of the epochs in `turns_left` the owner's limit allows."""
         return min(self.turns_left(ledger.charges), ledger.remaining // self.cost)
 
     def promise(
         self, charges: Sequence[Charge] = (), delta: float = DEFAULT_DELTA, turns: int | None = None
     ) -> Promise:
-        """Return the promise for all that the device has reported and may still report.
+        """Return the promise for all reports that the device has made and may still make.
 
         Args:
-            charges: All charges of its ledger.
-            delta: Delta of the central figures.
-            turns: Number of epochs in which it may still take part; None for all that are left.
+            charges: All charges of the device's ledger.
+            delta: Delta of the central epsilon.
+            turns: The number of epochs in which the device may still take part. None: all that
+                `turns_left` allows.
         """
         all_turns = self.turns_left(charges)
         turns = all_turns if turns is None else turns
         left = replace(self.event, epochs=turns) if turns else None
-        # Each device has its own limit: another device of the account may send what this one does
-        # not, so the promise is for one device only.
+        # Each device has its own limit. If the limit allows fewer epochs than the terms, another
+        # device of the account may report in the others, so the promise is for this device only.
         unit: Literal["account", "device"] = "account" if turns == all_turns else "device"
         return promise(left, self.least_clients, charges, delta, unit if self.accounts else None)
 
     def summarize(self, charges: Sequence[Charge], turns: int) -> list[str]:
-        """Return what an owner is asked before taking part in `turns` more epochs."""
+        """Return sentences that the owner reads before the device reports in `turns` more epochs.
+
+        Args:
+            charges: All charges of the device's ledger.
+            turns: The number of epochs.
+        """
         lines = self.promise(charges, turns=turns).summarize(turns * self.reports)
         return [TRIAL_SENTENCE, *lines] if self.trial else lines
 
     @property
     def cost(self) -> Fraction:
-        """The exact epsilon of one epoch, as the ledger charges it."""
+        """The exact epsilon that the ledger charges for one epoch."""
         return Fraction(self.epsilon) * self.reports
 
     @property
     def event(self) -> Reporting:
-        """All that a device ever reports under these terms, as the accountant reads it."""
+        """All reports of a device under these terms, in the form of the privacy accountant."""
         return Reporting(self.epsilon, self.reports, self.epochs, self.loud_fraction, self.dummies)
 
     @classmethod
@@ -165,10 +177,10 @@ class Terms:
         """Return the terms of a training.
 
         Args:
-            training: The training's id.
-            settings: Its settings.
-            participation: What the server requires of the crowd and of devices.
-            items: Number of items of its catalogue.
+            training: The id of the training.
+            settings: The settings of the training.
+            participation: The server's requirements for the crowd and for devices.
+            items: The number of items of the catalogue.
         """
         mechanism = settings.build(items)
         return cls(
@@ -194,7 +206,7 @@ class Terms:
         """Parse the terms of a manifest.
 
         Raises:
-            ProtocolError: They are malformed, or out of the bounds of the protocol.
+            ProtocolError: The terms are malformed, or a value is out of the protocol's bounds.
         """
         if not isinstance(content, dict):
             raise ProtocolError("manifest: terms must be an object")
@@ -202,7 +214,11 @@ class Terms:
         return cls(**_parse_fields(content))
 
     def list_worse_terms(self, asked: Self) -> list[str]:
-        """Return one sentence for each field of `asked` that would be worse for the owner."""
+        """Return one sentence for each field that is worse for the owner than in these terms.
+
+        Args:
+            asked: The new terms.
+        """
         return [
             rule.sentence.format(
                 *(_format_field(getattr(terms, rule.field)) for terms in (self, asked))
@@ -214,21 +230,23 @@ class Terms:
 
 @dataclass(frozen=True)
 class Rule:
-    """When one field of new terms is worse than the agreed one, and the sentence that says so."""
+    """The rule that decides whether the new value of a field is worse than the agreed value."""
 
     field: str
+    """Name of the field of `Terms`."""
     sentence: str
-    """Format string for the agreed value {0} and the new one {1}."""
+    """Sentence for the owner about the worse value: a format string with {0} for the agreed value
+    and {1} for the new value."""
     worse: Callable[[Any, Any], bool] = ne
-    """Compares the agreed value with the new one."""
+    """Returns whether the agreed value and the new value, in this order, make the terms worse."""
 
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
         return self.worse(getattr(agreed, self.field), getattr(asked, self.field))
 
 
 def _is_worse_crowd(before: int, now: int) -> bool:
-    # A smaller crowd hides less. A far larger one would never come together, so that devices would
-    # spend their budget for nothing.
+    # A smaller crowd hides less. A crowd that is far larger would never become complete, and
+    # devices would spend their budget for nothing.
     return not before <= now <= MAX_CROWD_GROWTH * before
 
 
@@ -236,7 +254,7 @@ class ParametersRule(Rule):
     """Rule for the parameters of a mechanism, some of which may change from epoch to epoch."""
 
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
-        # Parameters of another mechanism are not comparable; the rule for `mechanism` refuses it.
+        # Another mechanism has other parameters. The rule for `mechanism` refuses it.
         kind = MECHANISMS.get(agreed.mechanism)
         unpinned = () if kind is None else kind.unpinned
 
@@ -250,11 +268,11 @@ TERM_RULES = (
     Rule("training", "reports would go to another training"),
     Rule("mechanism", "reports would be made by {1}, not by {0}"),
     ParametersRule("parameters", "the mechanism's parameters would be {1}, not {0}"),
-    # A smaller epsilon, or fewer reports in an epoch, are not better: the owner's limit would then
-    # allow more reports than it said, which may tell more among dummies.
+    # A smaller epsilon, or fewer reports in an epoch, are worse too. The owner's limit would then
+    # allow more reports than the owner was told, and more reports may reveal more among dummies.
     Rule("epsilon", "the budget of one report would change from epsilon {0} to {1}"),
-    # A smaller fraction is not better: among dummies, a report that names one of fewer loud
-    # directions stands out more.
+    # A smaller fraction is worse too: if fewer directions are loud, a report that names one of them
+    # stands out more among dummies.
     Rule("loud_fraction", "the share of loud directions would be {1}, not {0}"),
     Rule("reports", "an epoch would take {1} reports, not {0}"),
     Rule("epochs", "a lifetime would have {1} epochs, not {0}", lt),
@@ -275,14 +293,14 @@ TERM_RULES = (
 
 
 def _format_field(value: Any) -> Any:
-    # Parameters in the order of their names, which does not depend on the server.
+    # Parameters are sorted by name, so that the server cannot change their order.
     if not isinstance(value, dict):
         return value
     return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
 
 
 def _format_duration(seconds: int) -> str:
-    """Format seconds in the largest unit that divides them."""
+    """Format seconds in the largest unit of which they are a whole multiple."""
     for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= unit and seconds % unit == 0:
             return f"{seconds // unit} {name}" + ("" if seconds == unit else "s")

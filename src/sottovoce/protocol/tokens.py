@@ -1,12 +1,14 @@
 """Anonymous tokens: each account reports once in an epoch, and no report reveals its account.
 
 The product's backend attests that a pseudonym belongs to an account. In each epoch the proxy
-evaluates one blinded number for each account. The signed manifest names the key, so no device can
-be given a different one. The unblinded result is a token for the next epoch. The proxy recognises
-its own tokens, but not which account a token was made for.
+evaluates one blinded batch id for each account, with a secret key. The device unblinds the result,
+which is its token for the next epoch. The signed manifest states the public key, and the device
+verifies that the proxy has used it. So the proxy cannot mark a device by a key of its own. The
+proxy recognises its tokens, but cannot tell which account it made a token for.
 
-This is the VOPRF of RFC 9497, used as in Privacy Pass (RFC 9576, 9578), but with
-ristretto255-SHA512 instead of P-384: redeeming a token is fifty times as fast.
+The scheme is the VOPRF (verifiable oblivious pseudorandom function) of RFC 9497, used as in Privacy
+Pass (RFC 9576, 9578). It uses ristretto255-SHA512 instead of P-384, because the proxy then checks a
+token fifty times as fast.
 """
 
 from collections.abc import Callable
@@ -20,28 +22,31 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.errors import MissingExtraError, ProtocolError, RefusedError, UntrustedError
 from sottovoce.protocol.signing import KEY_BYTES, SIGNATURE_BYTES, has_valid_signature
 
-# Precedes the service's first verification key, the pseudonym and the expiry in the signed text.
+# An attestation signs this label, the service's first verification key, the pseudonym, the expiry.
 ATTESTATION_LABEL = b"sottovoce account 2\x00"
-# Precedes the id of the batch in the input of the VOPRF.
+# The input of the VOPRF is this prefix followed by the id of the batch.
 TOKEN_INPUT_PREFIX = b"sottovoce token 2\x00"
 PSEUDONYM_BYTES = 32
-# Pseudonym, expiry (8 bytes) and signature.
+# Size of pseudonym, expiry (8 bytes) and signature.
 ATTESTATION_BYTES = PSEUDONYM_BYTES + 8 + SIGNATURE_BYTES
 BLINDED_BYTES = 32
-# A proof (64 bytes) that the manifest's key was used, and the evaluated element.
+# Size of the proxy's answer: a proof (64 bytes) that the manifest's key was used, and the evaluated
+# element (32 bytes).
 EVALUATED_BYTES = 96
-# The output of the VOPRF, which a batch contains.
+# Size of the output of the VOPRF, which a batch contains.
 OUTPUT_BYTES = 64
 # The proxy refuses attestations that are valid for longer than this.
 MAX_ATTESTATION_SECONDS = 3600
 _REQUEST_MAGIC = b"SVT2"
-# Magic, epoch (4 bytes), attestation and blinded element.
+# Size of magic, epoch (4 bytes), attestation and blinded element.
 REQUEST_BYTES = len(_REQUEST_MAGIC) + 4 + ATTESTATION_BYTES + BLINDED_BYTES
 
 
 @dataclass(frozen=True)
 class Attestation:
-    """A signed statement that a pseudonym belongs to an account of one service, for a short time.
+    """A signed statement that a pseudonym belongs to an account of a service.
+
+    It is valid for a short time. The columns are offset, size in bytes, and content:
 
     0   32  pseudonym: always the same for one account, and not the account's name
     32   8  expiry, Unix seconds, little endian
@@ -54,7 +59,14 @@ class Attestation:
 
     @classmethod
     def make(cls, key: Ed25519PrivateKey, service: bytes, pseudonym: bytes, expiry: int) -> Self:
-        """Sign an attestation; `service` is the first verification key of the service."""
+        """Sign an attestation.
+
+        Args:
+            key: The private key of the product's backend.
+            service: The first verification key of the service's server.
+            pseudonym: The pseudonym of the account.
+            expiry: The Unix second from which the attestation is no longer valid.
+        """
         return cls(pseudonym, expiry, key.sign(_signed_text(service, pseudonym, expiry)))
 
     def encode(self) -> bytes:
@@ -70,12 +82,22 @@ class Attestation:
         return cls(data[:PSEUDONYM_BYTES], expiry, data[-SIGNATURE_BYTES:])
 
     def check(self, key: bytes, service: bytes, now: float) -> None:
-        """Raise an `UntrustedError` unless this backend key signed it and it is valid now."""
+        """Verify the signature and the expiry.
+
+        Args:
+            key: The verification key of the product's backend.
+            service: The first verification key of the service's server.
+            now: The time of day, in Unix seconds.
+
+        Raises:
+            UntrustedError: The signature is not valid, or the attestation has expired or is valid
+                for too long.
+        """
         if not has_valid_signature(
             key, self.signature, _signed_text(service, self.pseudonym, self.expiry)
         ):
             raise UntrustedError("attestation must be signed by this product's backend")
-        # One that is valid for ever would let a closed account report for ever.
+        # With an attestation that is valid for ever, a closed account could report for ever.
         if not now < self.expiry <= now + MAX_ATTESTATION_SECONDS:
             raise UntrustedError(
                 "attestation has expired, or expires too late: it must be valid for at most "
@@ -89,7 +111,9 @@ def _signed_text(service: bytes, pseudonym: bytes, expiry: int) -> bytes:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """A device's request for a token for a later epoch.
+    """A device's request for a token for the next epoch.
+
+    The columns are offset, size in bytes, and content:
 
     0    4  "SVT2"
     4    4  epoch, little endian
@@ -123,11 +147,15 @@ class Token:
     id: bytes
     """The id of the batch, drawn at random by the device."""
     output: bytes
-    """The output of the VOPRF for this id, which neither device nor proxy can choose."""
+    """The output of the VOPRF for the id. Neither the device nor the proxy can choose it."""
 
 
 class Issuer:
-    """The secret key of one epoch's tokens."""
+    """The proxy's part of the VOPRF, with the secret key of one epoch's tokens.
+
+    Args:
+        seed: The secret that the key is derived from (see `draw_seed`).
+    """
 
     def __init__(self, seed: bytes):
         self._evaluator = _ristretto().Evaluator(seed)
@@ -145,18 +173,19 @@ class Issuer:
     def check(self, token: Token) -> None:
         """Raise a `RefusedError` unless the token was made with this key."""
         expected = self._evaluator.evaluate_known_input(TOKEN_INPUT_PREFIX + token.id)
-        # Compare in constant time: timing must not reveal how many bytes of a guess are right.
+        # Compare in constant time, so that the duration does not reveal how many bytes of a guessed
+        # token are right.
         if not compare_digest(expected, token.output):
             raise RefusedError("this token was not issued for this epoch")
 
 
 def blind_token(batch_id: bytes) -> tuple[bytes, Callable[[bytes, bytes], Token]]:
-    """Blind the id of a batch, as the first step of making a token for it.
+    """Blind the id of a batch, which is the first step of making a token for the batch.
 
     Returns:
-        The blinded element to send, and a function that makes the token from the proxy's answer and
-        the manifest's public key. The function raises an `UntrustedError` if the proxy used another
-        key.
+        The blinded element to send to the proxy, and a function. The function makes the token from
+        the proxy's answer and the token key of the manifest. It raises an `UntrustedError` if the
+        proxy used another key.
     """
     module = _ristretto()
     client, element = module.Client.blind(TOKEN_INPUT_PREFIX + batch_id)
@@ -167,7 +196,9 @@ def blind_token(batch_id: bytes) -> tuple[bytes, Callable[[bytes, bytes], Token]
             key = module.PublicKey.deserialize(public_key)
             return Token(batch_id, client.finalize(evaluated, key))
         except ValueError as error:
-            raise UntrustedError(f"token was not made with the manifest's key: {error}") from error
+            raise UntrustedError(
+                f"the token was not made with the manifest's key: {error}"
+            ) from error
 
     return element.serialize(), finalize
 
@@ -178,7 +209,7 @@ def draw_seed() -> bytes:
 
 
 def _ristretto() -> Any:
-    # An optional dependency: only services with accounts need it.
+    # `voprf` is an optional dependency: only services with accounts need it.
     try:
         from voprf import ristretto
     except ImportError as error:

@@ -26,28 +26,28 @@ from sottovoce.service.workers import set_up_worker
 from sottovoce.simulation.evaluation.panel import measure_on_panel, measure_popularity_on_panel
 from sottovoce.training import Settings, plan_training
 
-# New people in each epoch: nobody reports twice.
+# New people in each epoch. Each person reports only once.
 PEOPLE_PER_EPOCH = 5000
 DEFAULT_FILMS = 1000
 # The page polls every five seconds and takes part in an epoch if at least ten seconds are left.
 EPOCH_SECONDS = 20
-# Each person sends one report with this epsilon. By the bound that a device computes, the dummies
-# reduce it to 0.993 for the server.
+# Local epsilon of a person's only report. With the dummies, the central epsilon is 0.993, by the
+# bound that devices compute.
 REPORT_EPSILON = 10.0
 DUMMIES_PER_EPOCH = 5300
-# HR@10 with these settings, on seeds 1000 to 1005: 0.27 from genres only, 0.37 after one epoch of
-# 5,000 people, 0.41 after five, 0.48 after twenty. Popularity reaches 0.40. With ten factors HR@10
-# is lower by 0.01 to 0.02.
+# HR@10 with these settings, on seeds 1000 to 1005, with 5,000 people in an epoch: 0.27 from genres
+# only, 0.37 after one epoch, 0.41 after five and 0.48 after twenty. Popularity reaches 0.40. With
+# ten factors, HR@10 is lower by 0.01 to 0.02.
 MODEL_FACTORS = 5
 HALF_LIFE_EPOCHS = 14.0
-# The planner would choose 0.08. The larger value suits visitors who have chosen only three films.
-# After one epoch, the list for three horror films has 5 horror films of ten instead of 3. It shares
-# at most 2 films instead of 3 with the lists for three romances or three children's films. The
-# larger value costs 0.03 of HR@10 after twenty epochs.
+# The planner would choose 0.08. The larger value gives better lists to visitors who have chosen
+# only three films. After one epoch, the list of ten for three horror films has 5 horror films
+# instead of 3. It shares at most 2 films instead of 3 with the lists for three romances or three
+# children's films. But HR@10 after twenty epochs is lower by 0.03.
 USER_RIDGE = 0.3
-# People from whom popularity is estimated.
+# Number of people in the sample from which popularity is estimated.
 SAMPLE_PEOPLE = 2000
-# The only kind of tags that films keep: preferences for years must be learnt from reports.
+# The only kind of tags that films keep. Preferences for years must be learnt from reports.
 FILM_TAG = "genre"
 # Text at the top of the page.
 DEMO_NOTICE = (
@@ -56,21 +56,22 @@ DEMO_NOTICE = (
     "two exceptions: proxy and server run on one machine, so its owner could combine what the two "
     "know, and the page sends your report after a few seconds instead of at a random moment."
 )
-# The people are simulated in at most this many processes.
+# Processes that simulate the people, at most.
 MAX_PROCESSES = 2
-# Gives these processes a lower priority than the services and the browser.
+# Niceness of these processes, so that the services and the browser have priority.
 PROCESS_NICENESS = 2
-# A process that still runs this long after SIGTERM is killed.
+# Seconds after SIGTERM when a process that still runs is killed.
 STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """The size of the demo, and the people and training that follow from it."""
+    """The size of the demo, from which its people and training follow."""
 
     people: int = PEOPLE_PER_EPOCH
     """Number of new people in each epoch."""
     films: int = DEFAULT_FILMS
+    """Number of films in the catalogue."""
     epoch_seconds: int = EPOCH_SECONDS
     seed: int = 0
 
@@ -105,8 +106,8 @@ class DemoPlan:
         Sandbox(
             Catalogue.from_items(items),
             self.training,
-            # Epochs end on time and never wait for a crowd: a device might be charged for an epoch
-            # that is then discarded. The dummies hide even a single person.
+            # Epochs do not wait for a crowd, because the dummies hide even a single person. With a
+            # larger crowd, a device could be charged for an epoch that is then discarded.
             least_clients=1,
             hold=0,
             epoch_seconds=self.epoch_seconds,
@@ -118,7 +119,13 @@ class DemoPlan:
 
 
 class Reporters:
-    """Processes that simulate the people of the demo. Use it as a context manager."""
+    """Starts processes that simulate the people of the demo. Use it as a context manager.
+
+    Args:
+        url: Address of the proxy.
+        key: Verification key of the server.
+        plan: The size of the demo.
+    """
 
     def __init__(self, url: str, key: bytes, plan: DemoPlan):
         processes = min(os.cpu_count() or 1, MAX_PROCESSES)
@@ -157,7 +164,15 @@ class Reporters:
 
 
 def _report(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None:
-    """Simulate one part of the people and send their reports. Runs in a child process."""
+    """Simulate a part of the people and send their reports, in a child process.
+
+    Args:
+        url: Address of the proxy.
+        key: Verification key of the server.
+        plan: The size of the demo.
+        part: Index of the part, from 0 on.
+        parts: Number of parts, one for each process.
+    """
     set_up_worker()
     os.nice(PROCESS_NICENESS)
     people = generate_people(plan.films, plan.seed, part, parts)
@@ -168,7 +183,7 @@ def _report(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The quality of an epoch's model, measured from published files only."""
+    """The quality of an epoch's model, measured only with files that are public."""
 
     epoch: int
     people: int
@@ -176,9 +191,9 @@ class CurvePoint:
     quality: float
     """HR@10 of the model."""
     tags_only: float
-    """HR@10 of recommendations from tags only, without any reports."""
+    """HR@10 of recommendations by tags only, which need no reports."""
     popularity: float | None
-    """HR@10 of the most popular items, with the same tags; None if the panel has no counts."""
+    """HR@10 of popularity with the same tags; None if the panel has no counts of people."""
 
 
 def follow_curve(
@@ -189,7 +204,15 @@ def follow_curve(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[CurvePoint]:
-    """Yield a point for each epoch as it begins, until `should_stop` is true or a check raises."""
+    """Yield a point for each epoch when it begins.
+
+    Args:
+        reader: Reads the files that the proxy publishes.
+        panel: The test people.
+        checks: Called at every poll; an error of a check ends the curve.
+        should_stop: Returns whether to end the curve.
+        sleep: Waits for some seconds.
+    """
     epoch, model = 0, b""
     while not should_stop():
         for check in checks:

@@ -1,4 +1,4 @@
-"""Invented people who report: thousands in the demo, a few next to somebody who tries a service."""
+"""Invented people who report: thousands in the demo, or ten in a trial of a service."""
 
 import os
 import threading
@@ -29,12 +29,12 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.batch import BATCH_ID_BYTES
 
-# Histories without end, by the rows of a catalogue.
+# A function that yields endless histories, as lists of rows of the catalogue.
 Inventor = Callable[[Catalogue], Iterator[list[int]]]
 
-# Pause between two polls for the next epoch.
+# Seconds between two polls for the next epoch.
 POLL_SECONDS = 0.2
-# Pause before a batch is sent again to a busy proxy.
+# Seconds before a batch is sent again to a busy proxy.
 RESEND_SECONDS = 0.2
 # People whose reports are computed at once.
 PEOPLE_PER_PIECE = 32
@@ -42,16 +42,23 @@ PEOPLE_PER_PIECE = 32
 SENDING_FRACTION = 0.9
 # Companions who report in every epoch of a trial.
 COMPANIONS_PER_EPOCH = 10
-# Items that a companion touched, at most. They share a tag if items have tags.
+# Items in the history of a companion, at most. They share a tag if items have tags.
 MAX_COMPANION_ITEMS = 6
-# Pause of companions before they begin again after an error or the end of a training.
+# Seconds before companions begin again after an error or the end of a training.
 COMPANION_RETRY_SECONDS = 5.0
-# Settings of a trial: epochs end by themselves, with or without the person who tries it.
+# Settings of a trial. The companions are a crowd, so epochs end even if nobody else reports.
 TRIAL_DEFAULTS = {"epoch_seconds": 20, "least_clients": 5}
 
 
 class PublicReader:
-    """Reads what one proxy publishes, and verifies it like a client."""
+    """Reads the files that a proxy publishes, and verifies them as a client does.
+
+    Args:
+        source: The proxy.
+        key: Verification key of the server.
+        clock: Returns seconds of a clock that is never adjusted.
+        sleep: Waits for some seconds.
+    """
 
     def __init__(
         self,
@@ -75,15 +82,15 @@ class PublicReader:
         return signed
 
     def read_release(self, signed: SignedManifest) -> Release:
-        """Fetch the files of an epoch, except those that the last one had too."""
+        """Fetch the files of an epoch, except those that were fetched for the last epoch."""
         release, self._files = fetch_release(signed, self._source, self._files.get)
         return release
 
     def wait_for_epoch_after(self, epoch: int, patience: float) -> SignedManifest:
-        """Return the first manifest of a later epoch.
+        """Wait for the manifest of an epoch later than `epoch`, and return it.
 
         Raises:
-            UnavailableError: There was none within `patience` seconds.
+            UnavailableError: No such manifest came within `patience` seconds.
         """
         deadline = self._clock() + patience
         problem = ""
@@ -103,10 +110,18 @@ class PublicReader:
 
 
 class InventedPeople:
-    """People who report once: new ones in every epoch, until the training ends.
+    """Simulates new people in every epoch, who each report once.
 
-    They send what devices would send under the terms of the first manifest that they saw. What
-    protects a real person is missing: they have no ledger and no database.
+    Their batches are like those of devices that have accepted the terms of the first manifest. They
+    have no ledger and no database, which protect real people.
+
+    Args:
+        api: The proxy.
+        key: Verification key of the server.
+        invent: Yields the histories of the people.
+        per_epoch: Number of people in each epoch.
+        clock: Returns Unix seconds.
+        sleep: Waits for some seconds.
     """
 
     def __init__(
@@ -136,7 +151,7 @@ class InventedPeople:
             signed = self._reader.wait_for_epoch_after(signed.manifest.epoch, inf)
 
     def _report(self, release: Release) -> None:
-        """Report one after the other; those for whom no time is left never report."""
+        """Send the batches of all people, spread over the epoch, until the epoch is over."""
         manifest = release.manifest
         mechanism, people = manifest.build(), self._invent(release.catalogue)
         pace = SENDING_FRACTION * (manifest.closes - manifest.opens) / self._per_epoch
@@ -148,7 +163,11 @@ class InventedPeople:
                     return
 
     def _send(self, batch: bytes, ends: float) -> bool:
-        """Send a batch, again if the proxy is busy; return False if the epoch is over."""
+        """Send a batch, and repeat this while the proxy is busy.
+
+        Returns:
+            Whether the batch was sent before the end of the epoch.
+        """
         while self._clock() < ends:
             try:
                 self._api.send(batch)
@@ -164,9 +183,9 @@ class InventedPeople:
 def _make_batches(
     release: Release, mechanism: Mechanism, rows: Sequence[list[int]]
 ) -> Iterator[bytes]:
-    """Yield the batches that `client.reporting.make_batch` makes one by one."""
+    """Yield the batches of several people, each as `client.reporting.make_batch` would make it."""
     manifest, key = release.manifest, release.manifest.public_key
-    assert key is not None, "they report only where reports are asked for"
+    assert key is not None, "people report only in epochs that ask for reports"
     people = Histories.from_lists(rows, manifest.items)
     X = solve_user_vectors(
         release.V, people, alpha=manifest.alpha, regularization=manifest.regularization
@@ -179,7 +198,7 @@ def _make_batches(
 
 
 def invent_companions(catalogue: Catalogue, random: Random) -> Iterator[list[int]]:
-    """Yield histories without end: items of one tag, or any items if there are no tags."""
+    """Yield endless histories: each of items with a common tag, or of any items without tags."""
     rows_by_tag: dict[str, list[int]] = {}
     for row, item in enumerate(catalogue.items):
         for tags in item.tags.values():
@@ -193,10 +212,10 @@ def invent_companions(catalogue: Catalogue, random: Random) -> Iterator[list[int
 
 
 def start_companions(url: str, key: bytes) -> None:
-    """Let companions report to the proxy of `sottovoce up --trial`, as long as it runs."""
+    """Start a thread in which companions report to a proxy until the process ends."""
 
     def run() -> None:
-        random = Random()  # noqa: S311 - of people, not of reports
+        random = Random()  # noqa: S311 - draws histories, not the noise of reports
         with httpx.Client(trust_env=False) as http:
             api = HttpProxy(http, url)
             invent = lambda catalogue: invent_companions(catalogue, random)  # noqa: E731

@@ -19,22 +19,30 @@ from sottovoce.errors import SettingsError, UnavailableError, get_reason
 from sottovoce.sandbox.setup import LiveSystem, get_proxy_config, get_server_config
 from sottovoce.service.watch import READY_PATH
 
-# A service is ready after this long at the latest.
+# Seconds after which a service that is not ready counts as failed.
 READY_SECONDS = 60.0
-# A process that still runs this long after SIGTERM is killed. Services give requests under way 30.
+# Seconds after SIGTERM when a process that still runs is killed. Services use up to 30 of them to
+# finish requests.
 STOP_SECONDS = 40.0
-# Pause between two checks of a process.
+# Seconds between two checks of a process.
 CHECK_SECONDS = 0.3
-# The program of the toy shop.
+# Module of the toy shop, which is run as a program.
 SHOP_MODULE = "sottovoce.sandbox.shop"
-# Lines of a quiet process that are printed if it ends by itself.
+# Last lines of a quiet process that are printed if it exits unexpectedly.
 MAX_LAST_LINES = 20
 
 
 class Child:
-    """A process of our own code. Its output goes to our stderr, each line after its name.
+    """A process that runs a module of this package.
 
-    A quiet one prints nothing, except its last lines if it ends by itself.
+    Its output is written to our stderr, with its name before each line. A quiet process writes only
+    its last lines, and only if it exits unexpectedly.
+
+    Args:
+        name: Name of the process in messages.
+        arguments: Arguments of the module.
+        module: The module to run.
+        quiet: Whether the process is quiet.
     """
 
     def __init__(
@@ -54,7 +62,7 @@ class Child:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            # A group of its own: Ctrl-C in a terminal is for us, and we stop the process.
+            # Ctrl-C in a terminal must reach only us: we stop the process ourselves.
             process_group=0,
         )
         assert self.process.stdout is not None
@@ -66,10 +74,10 @@ class Child:
         self._reader.start()
 
     def wait_until_ready(self, url: str, should_stop: Callable[[], bool]) -> None:
-        """Wait until `/readyz` at this address answers 200.
+        """Wait until `/readyz` at this address answers 200, or `should_stop` returns True.
 
         Raises:
-            UnavailableError: The process ended or took too long.
+            UnavailableError: The process has exited or takes too long.
         """
         deadline = time.monotonic() + READY_SECONDS
         while not should_stop() and not is_ready(url):
@@ -144,11 +152,14 @@ class StopSignal:
 def run_system(
     folder: Path, system: LiveSystem, should_stop: Callable[[], bool], *, quiet: bool = False
 ) -> Iterator[list[Child]]:
-    """Run server, proxy and toy shop during the block, which begins when they are ready."""
+    """Run the server, the proxy and, if there is one, the toy shop during the block.
+
+    The block begins when server and proxy are ready, or when `should_stop` returns True.
+    """
     configs = {"server": get_server_config(folder), "proxy": get_proxy_config(folder)}
     with ExitStack() as stack:
         children = []
-        # All begin before any is waited for, because each takes a while to import.
+        # Start all processes before waiting for the first, because each takes a while to import.
         for name, config in configs.items():
             children.append(Child(name, [name, "run", "--config", str(config)], quiet=quiet))
             stack.callback(children[-1].stop)
@@ -159,14 +170,18 @@ def run_system(
             stack.callback(children[-1].stop)
         for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=False):
             child.wait_until_ready(url, should_stop)
-        # All are asked to end before any is waited for.
+        # Registered last, so it runs first: ask all processes to end before waiting for any.
         for child in children:
             stack.callback(child.terminate)
         yield children
 
 
 def watch_children(children: Sequence[Child], should_stop: Callable[[], bool]) -> None:
-    """Wait until it is time to stop; raise an `UnavailableError` if a process ends before."""
+    """Wait until `should_stop` returns True.
+
+    Raises:
+        UnavailableError: A process has exited before.
+    """
     while not should_stop():
         for child in children:
             child.check()
@@ -175,7 +190,7 @@ def watch_children(children: Sequence[Child], should_stop: Callable[[], bool]) -
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """Make a folder that is deleted after the block."""
+    """Make a temporary folder that is deleted after the block; its name contains `name`."""
     try:
         folder = tempfile.TemporaryDirectory(prefix=f"sottovoce-{name}-")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Set up a server and a proxy in one folder of this machine, and read what was set up."""
+"""Set up a server and a proxy in a folder of this machine, and read their settings again."""
 
 import json
 import re
@@ -35,21 +35,21 @@ from sottovoce.training import Participation, Settings
 LOCAL_HOST = "127.0.0.1"
 # Port of the proxy.
 DEFAULT_PORT = 8080
-# Pause between two ticks of either service, so that epochs follow each other at once.
+# Seconds between two ticks of a service. Few, so that the next epoch begins at once.
 TICK_SECONDS = 0.5
-# Models that the proxy keeps: the page's curve looks back over sixty epochs.
+# Models that the proxy keeps, since the curve of the page covers the last sixty epochs.
 MODELS_ON_PROXY = 61
-# Items of the catalogue on the page of the toy shop.
+# Items of the catalogue that the page of the toy shop shows.
 MAX_SHOP_ARTICLES = 12
 # Invented people on the panel.
 PANEL_PEOPLE = 200
-# Seeds of panels and seeds of people who report differ in this bit.
+# Bit of the seed that is flipped for the panel, so that its people differ from those who report.
 PANEL_SEED_BIT = 1 << 63
-# In the folder of the system: the data set of the catalogue, and the address of the shop.
+# File in the folder of the system with the data set of the catalogue and the address of the shop.
 ABOUT_FILE = "up.json"
-# In the proxy's folder.
+# File of the panel in the proxy's folder.
 PANEL_FILE = "panel.json"
-# What devices and readers must know about a system on one machine.
+# Warning about a system on one machine, which the page and the command line show.
 ONE_OPERATOR_NOTICE = "Proxy and server are at one operator here, so only the local guarantee holds"
 
 
@@ -62,45 +62,45 @@ def get_proxy_config(folder: Path) -> Path:
 
 
 def is_set_up(folder: Path) -> bool:
-    """Return whether a system was set up here."""
-    # The proxy's settings are put in place last.
+    """Return whether a system was set up in this folder."""
+    # `Sandbox.set_up` creates the proxy's settings last.
     return get_proxy_config(folder).exists()
 
 
 @dataclass(frozen=True)
 class LiveSystem:
-    """A running system as clients know it, and, if it is in a folder of ours, all the rest."""
+    """A running system. Only `proxy` and `key` are known if its folder is not on this machine."""
 
     proxy: str
     """Address of the proxy."""
     key: bytes
     """Verification key of the server."""
     data: str | None = None
-    """Data set of the catalogue."""
+    """Data set of the catalogue; None if there is none."""
     training: Settings | None = None
     least_clients: int = 1
-    """Crowd that an epoch waits for."""
+    """Number of people for whom an epoch waits."""
     server: str = ""
     """Address of the server."""
     server_watch: str = ""
-    """Address where the server's health is asked for."""
+    """Address of the server's health and metrics."""
     proxy_watch: str = ""
-    """Address where the proxy's health is asked for."""
+    """Address of the proxy's health and metrics."""
     origins: tuple[str, ...] = ()
     """Sites whose pages may use the proxy."""
     trial: bool = False
     """Whether most people are invented."""
     shop: str = ""
-    """Address of a toy shop, in which any name has an account; empty if none is needed."""
+    """Address of the toy shop, where any name has an account; empty without accounts."""
 
     @property
     def attest(self) -> str:
-        """Address where the shop attests accounts; empty if none is needed."""
+        """Address where the toy shop attests accounts; empty without accounts."""
         return self.shop and self.shop + ATTEST_PATH
 
     @property
     def limit(self) -> float:
-        """Epsilon that a device spends in a whole training."""
+        """Largest epsilon that a device can spend in a whole training."""
         assert self.training is not None, "a folder's training is known"
         return self.training.epsilon * self.training.reports * self.training.max_turns
 
@@ -133,7 +133,7 @@ def _get_url(address: Listen | Watch) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sandbox:
-    """A server and a proxy for this machine, with a page and without limits for one address."""
+    """Settings of a server and a proxy on this machine, with a page and no limits for addresses."""
 
     catalogue: Catalogue
     training: Settings
@@ -141,26 +141,29 @@ class Sandbox:
     epoch_seconds: int
     port: int
     data: str | None = None
-    """Data set of the catalogue."""
+    """Data set of the catalogue; None if there is none."""
     people: Interactions | None = None
-    """People of the data set; the page gets a panel if they are invented."""
+    """People of the data set. If they are invented, the page gets a panel."""
     hold: int = Participation.hold
     """Seconds that an epoch waits for its crowd."""
     trial: bool = False
     """Whether devices tell their owners that most people are invented."""
     accounts: bool = False
-    """Whether reports need an account, which a toy shop gives to anybody."""
+    """Whether reports need an account, which the toy shop gives to any name."""
     origins: tuple[str, ...] = ()
     """Sites whose pages may use the proxy."""
     notice: str | None = None
-    """Text above everything else on the page."""
+    """Text at the top of the page."""
 
     def set_up(self, folder: Path) -> None:
-        """Do what `server init` and `proxy init` do: all of it or nothing."""
+        """Set up a server and a proxy in a folder, as `server init` and `proxy init` do.
+
+        After an error, the next call begins again.
+        """
         unfinished = folder / "unfinished"
         try:
             names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-            # With this file, the others were left by an interrupted first start.
+            # If this file exists, an earlier `set_up` was interrupted: overwrite its files.
             if names and ABOUT_FILE not in names:
                 raise SettingsError(f"{folder}: {min(names)} is in there; name an empty folder")
             shop = f"http://{LOCAL_HOST}:{find_free_port(self.port + 4)}" if self.accounts else ""
@@ -169,7 +172,7 @@ class Sandbox:
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=0o700)
             self._set_up_services(unfinished, shop)
-            # The proxy is last: with its settings the system counts as set up.
+            # Move the proxy last: `is_set_up` looks for its settings.
             for name in ("server", "proxy"):
                 shutil.rmtree(folder / name, ignore_errors=True)
                 (unfinished / name).rename(folder / name)
@@ -229,9 +232,15 @@ class Sandbox:
 
 
 def make_invented_panel(source: str, catalogue: Catalogue, reporting: Interactions) -> Panel | None:
-    """Return a panel for a system of synthetic people, and None for real ones.
+    """Return a panel of synthetic people who do not report.
 
-    Its people are others than those who report.
+    Args:
+        source: The data set of the system.
+        catalogue: The catalogue of the system.
+        reporting: The people who report.
+
+    Returns:
+        The panel, or None if the data set is not synthetic.
     """
     if source.partition(":")[0] != SYNTHETIC:
         return None
@@ -239,13 +248,14 @@ def make_invented_panel(source: str, catalogue: Catalogue, reporting: Interactio
     seed = parameters.get("seed", 0) ^ PANEL_SEED_BIT
     people = synthetic_people(**{**parameters, "n_users": PANEL_PEOPLE, "seed": seed})
     panel = make_panel(people.match_items(catalogue.numbers), catalogue.hash, seed)
-    # How many of those who report touched each item. It may be public: they are invented as well.
+    # For each item, how many reporting people touched it. These counts may be public, because the
+    # reporting people are invented too.
     touched = reporting.match_items(catalogue.numbers).histories.popularity()
     return replace(panel, touched=tuple(touched.tolist()))
 
 
 def write_statement(folder: Path) -> None:
-    """Set what the page says about privacy: the promise that a device makes to its owner."""
+    """Write the privacy statement of the page: the promise that a device makes to its owner."""
     server = ServerSettings.read(get_server_config(folder))
     items = len(read_catalogue(server.catalogue).items)
     terms = Terms.from_settings(bytes(TRAINING_ID_BYTES), server.training, server.terms, items)
@@ -254,7 +264,7 @@ def write_statement(folder: Path) -> None:
 
 
 def write_shop(folder: Path, system: LiveSystem) -> None:
-    """Write the page of the toy shop: a log-in by any name, some articles and the widget."""
+    """Write the page of the toy shop, with a log-in by any name, some articles and the widget."""
     server = ServerSettings.read(get_server_config(folder))
     articles = (
         f'<button value="{escape(item.id)}">{escape(item.title)}</button>'
@@ -268,15 +278,18 @@ def write_shop(folder: Path, system: LiveSystem) -> None:
         "EPOCH": f"{server.epoch_seconds}",
     }
     template = (files(__package__) / PAGE_FILE).read_text(encoding="utf-8")
-    # All words at once, because a title may contain one of them.
+    # Replace all words in one pass, because a title may contain one of them.
     page = re.sub("|".join(values), lambda match: values[match[0]], template)
     write_atomically(folder / "server" / PAGE_FILE, page.encode())
 
 
 def set_values(path: Path, values: Mapping[tuple[str, str], object]) -> None:
-    """Set values in a TOML file, by table and name; comments and order stay.
+    """Set values in a TOML file, and keep its comments and order.
 
-    A value of None is left as it is.
+    Args:
+        path: The file.
+        values: Values by table and name. The table "" is the top level. With the value None, the
+            setting stays as it is.
     """
     try:
         document = tomlkit.parse(path.read_text(encoding="utf-8"))
@@ -293,17 +306,17 @@ def _set_value(table: Container, name: str, value: object) -> None:
     if name in table or not lines:
         table[name] = value
         return
-    # Only a comment has the setting (`# name = 1  # why`): it becomes the setting.
+    # The setting is commented out, as in `# name = 1  # why`: replace the comment.
     _, mark, why = lines[0].as_string().rstrip().partition("  # ")
     lines[0].trivia.comment = f"{name} = {tomlkit.item(value).as_string()}{mark}{why}"
 
 
 def find_free_port(first: int) -> int:
-    """Return the first free port of this machine from this number on."""
+    """Return the lowest free port of this machine that is not below `first`."""
     for port in range(first, 65_536):
         if is_port_free(port):
             return port
-    raise SettingsError(f"no port from {first} on is free: name a lower one")
+    raise SettingsError(f"no port from {first} on is free: name a lower port")
 
 
 def is_port_free(port: int) -> bool:

@@ -1,7 +1,7 @@
-"""The toy shop of `up --accounts`, in which any name logs in: an example of a product's backend.
+"""The toy shop of `up --accounts`, where any name can log in: an example of a product's backend.
 
-A product knows who is logged in. All that its backend must add is `Backend.attest`. Only the
-backend knows which account is behind a pseudonym, and it does not see what devices do with it.
+A product knows who is logged in, so its backend only has to add `Backend.attest`. Only the backend
+knows which account a pseudonym belongs to, and it does not see what devices do with the pseudonym.
 """
 
 import hmac
@@ -32,23 +32,24 @@ ATTEST_PATH = "/attest"
 # Files in the server's folder: the keys of the backend, and the page of the shop.
 KEYS_FILE = "attest.json"
 PAGE_FILE = "shop.html"
-# An attestation is valid for this long: a device uses it at once.
+# Seconds for which an attestation is valid. They are few, because a device uses it at once.
 ATTESTATION_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Backend:
-    """The keys of a product's backend, in hexadecimal."""
+    """The keys of a product's backend, as hexadecimal text."""
 
     service: str
-    """The first verification key of the service."""
+    """The first verification key of the service, which names the service in attestations."""
     signing_key: str
+    """Private Ed25519 key that signs attestations."""
     secret: str
-    """Makes pseudonyms of accounts."""
+    """HMAC key that turns accounts into pseudonyms."""
 
     @classmethod
     def create(cls, service: str) -> Self:
-        """Draw new keys."""
+        """Create a backend of this service with new keys."""
         return cls(service, token_hex(32), token_hex(32))
 
     @property
@@ -57,11 +58,16 @@ class Backend:
 
     @property
     def verification_key(self) -> str:
-        """The `accounts_key` of the proxy."""
+        """The public key for the proxy's setting `accounts_key`."""
         return self._key.public_key().public_bytes_raw().hex()
 
     def attest(self, account: str, now: float) -> bytes:
-        """Attest that somebody is logged in with this account."""
+        """Return an encoded attestation that somebody is logged in with this account.
+
+        Args:
+            account: Name of the account.
+            now: Unix seconds.
+        """
         pseudonym = hmac.digest(bytes.fromhex(self.secret), account.encode(), "sha256")
         expiry = int(now) + ATTESTATION_SECONDS
         return Attestation.make(self._key, bytes.fromhex(self.service), pseudonym, expiry).encode()
@@ -70,10 +76,17 @@ class Backend:
 def build_shop(
     backend: Backend, page: str, origins: list[str], clock: Callable[[], float] = time.time
 ) -> Starlette:
-    """Build the shop: its page at `/`, and `POST /attest` with `Authorization: Bearer NAME`."""
+    """Build the shop: its page at `/`, and `POST /attest` with `Authorization: Bearer NAME`.
+
+    Args:
+        backend: The backend.
+        page: HTML of the page.
+        origins: Sites whose pages may ask for attestations.
+        clock: Returns Unix seconds.
+    """
 
     async def attest(request: Request) -> Response:
-        # A product would look up the account of its session; this toy believes every name.
+        # A product would look up the account of the session; this toy accepts any name.
         scheme, _, name = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not name:
             return Response("log in first\n", HTTPStatus.UNAUTHORIZED)
@@ -96,7 +109,7 @@ def build_shop(
 
 
 def main() -> None:
-    """Run the shop of this folder on a port, for pages of these origins."""
+    """Run the shop. The arguments of the program are its folder, its port and allowed origins."""
     folder, port, *origins = sys.argv[1:]
     backend = Backend(**json.loads((Path(folder) / KEYS_FILE).read_text(encoding="utf-8")))
     page = (Path(folder) / PAGE_FILE).read_text(encoding="utf-8")

@@ -1,8 +1,9 @@
-"""A swarm: many real clients on one machine, each in a folder of its own, epoch by epoch.
+"""A swarm: many real clients on one machine, which take part in several epochs.
 
-A pool of processes syncs them: processes and not threads, because sealing holds the interpreter's
-lock. Clients of a process share its connection and the public files that it has downloaded.
-Database, ledger, randomness, sealing and the check of the manifest are each client's own.
+Each client has a folder with its own database and ledger. It draws its own randomness, verifies the
+manifest and seals its reports. A pool of processes syncs the clients; threads would not be faster,
+because sealing holds the interpreter's lock. Clients in a process share a connection and the public
+files that were downloaded.
 """
 
 import os
@@ -30,16 +31,16 @@ from sottovoce.sandbox.processes import temporary_folder
 from sottovoce.service.workers import set_up_worker
 
 T = TypeVar("T")
-# Processes of a pool.
+# Number of processes in the pool.
 SWARM_PROCESSES = 2 * (os.cpu_count() or 1)
-# Clients that a process gets at a time.
+# Clients that are handed to a process at a time.
 CLIENTS_PER_PIECE = 4
-# Pause before a second try, doubled for each further one, up to a maximum.
+# Seconds before the second try. The pause doubles for each further try, up to the maximum.
 FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0
-# Clients need at least this long to send before an epoch closes.
+# Seconds before the closing of an epoch that clients need for sending.
 MIN_SECONDS_LEFT = 30.0
-# An epoch that is still open this long after its closing time waits for participants: join it.
+# Seconds after the closing time when an epoch that is still open waits for its crowd: join it.
 CLOSE_GRACE_SECONDS = 5.0
 FINISHED_MESSAGE = "the training is finished: the server asks for no more reports"
 
@@ -48,15 +49,21 @@ class SwarmProgress(Protocol):
     """Receives progress updates."""
 
     def begin_task(self, name: str, total: int, reports_per_step: int = 0) -> None:
-        """Begin a task of `total` steps; the last task is done."""
+        """End the last task, and begin a task of `total` steps.
+
+        Args:
+            name: Name of the task, for display.
+            total: Number of steps.
+            reports_per_step: Reports that a step sends; 0 if it sends none.
+        """
 
     def step(self) -> None:
-        """Count one step of the task."""
+        """Count one step of the current task."""
 
 
 @dataclass(frozen=True)
 class SwarmPlan:
-    """Which clients to run, and against which proxy."""
+    """How many clients to run for how many epochs, and with which proxy."""
 
     proxy: str
     """Address of the proxy."""
@@ -65,25 +72,26 @@ class SwarmPlan:
     clients: int
     epochs: int
     seed: int = 0
-    """Seed of the choice of people. Reports always use the operating system's randomness."""
+    """Seed for choosing people. Reports always use the operating system's randomness."""
     wait: float = 600.0
-    """Seconds that one epoch may take after all clients have sent."""
+    """Seconds to wait for the next epoch after all clients have synced."""
     attest: str = ""
-    """Address where each client has an account; empty if reports need none."""
+    """Address where clients get attestations of accounts; empty without accounts."""
 
 
 @dataclass(frozen=True)
 class SwarmEpoch:
-    """One epoch of the swarm."""
+    """The result of an epoch."""
 
     epoch: int
     outcomes: dict[str, int]
     """Number of clients by the outcome of their sync."""
     retries: int
+    """Number of repeated tries, of all clients together."""
     counted: int
-    """Reports that the new model rests on, by its manifest."""
+    """Reports behind the new model, by its manifest; 0 if the epoch was discarded."""
     seconds: dict[str, float]
-    """Time of all syncs (`sync`), and until the next manifest was there (`wait`)."""
+    """Seconds for the syncs of all clients (`sync`) and then until the next epoch (`wait`)."""
 
     @property
     def sent(self) -> int:
@@ -93,7 +101,7 @@ class SwarmEpoch:
 
 @dataclass(frozen=True, eq=False)
 class SwarmResult:
-    """What the clients did, and what it cost them."""
+    """What the clients sent, and what it cost them in epsilon."""
 
     plan: SwarmPlan
     people: Interactions
@@ -102,10 +110,11 @@ class SwarmResult:
     max_spent: float
     """The largest epsilon in any client's ledger."""
     problems: list[str]
-    """Every error message, once."""
+    """All error messages of clients, without repetitions."""
     privacy_report: PrivacyReport
-    """The privacy cost of these epochs for each client, at most."""
+    """The largest privacy cost of these epochs for a client."""
     seconds: dict[str, float]
+    """Seconds for making the clients (`make`) and for all epochs (`drive`)."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the JSON file."""
@@ -128,14 +137,14 @@ class SwarmResult:
 
 
 def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> SwarmResult:
-    """Create the clients and take part in the epochs."""
+    """Create clients with the histories of people in `data`, and let them take part."""
     with httpx.Client(verify=httpx.create_ssl_context(), trust_env=False) as http:
         reader = PublicReader(HttpProxy(http, plan.proxy), plan.key)
         first = reader.read_manifest()
         if first.manifest.public_key is None and first.manifest.next_token_key is None:
             raise RefusedError(FINISHED_MESSAGE)
         catalogue = reader.read_release(first).catalogue
-        # Only items that the server has: others would be in no report.
+        # Keep only items of the catalogue: no others can be in a report.
         people = data.match_items(catalogue.numbers).subset(users=plan.clients, seed=plan.seed)
         began = time.perf_counter()
         with temporary_folder("swarm") as folder, ClientPool(plan.proxy) as pool:
@@ -180,21 +189,21 @@ class _Swarm:
         self._folders: list[Path] = []
 
     def create_clients(self, people: Interactions, folder: Path) -> None:
-        """Create one client for each person, with a limit that just covers the epochs."""
+        """Create a client for each person, with a limit that just covers the planned epochs."""
         plan, users = self._plan, range(people.n_users)
         self._folders = [folder / f"{user:06}" for user in users]
         items = [[str(people.item_ids[row]) for row in people.histories[user]] for user in users]
-        # A client that was charged for more than its epochs would reach its limit.
+        # With this limit, a client that is charged too much cannot report in the last epoch.
         limit = self.terms.epsilon * self.terms.reports * plan.epochs
         self._progress.begin_task("making clients", people.n_users)
         for _ in self._pool.create(self._folders, items, plan.proxy, plan.key, limit):
             self._progress.step()
 
     def run_epochs(self) -> None:
-        """Take part until there are enough epochs or the training is finished."""
+        """Take part in the planned number of epochs, or until the training is finished."""
         signed = self._find_epoch_with_time_left()
         self.terms = signed.manifest.terms
-        # With accounts the first epoch only fetches tokens, which are for the epoch after it.
+        # With accounts, the first epoch is used only to fetch tokens for the next epoch.
         if self._plan.attest:
             signed = self._wait_for_tokens(signed)
         while len(self.epochs) < self._plan.epochs and signed.manifest.public_key is not None:
@@ -203,7 +212,7 @@ class _Swarm:
             raise RefusedError(FINISHED_MESSAGE)
 
     def _wait_for_tokens(self, signed: SignedManifest) -> SignedManifest:
-        # A token is for the next epoch, and nobody has one for this epoch.
+        # This sync fetches tokens for the next epoch. Nobody has a token for this one.
         self._sync(signed.manifest.epoch)
         return self._wait_after(signed, "tokens are for the next epoch", self._plan.wait)
 
@@ -213,7 +222,8 @@ class _Swarm:
         manifest = signed.manifest
         seconds_left = manifest.closes - time.time()
         required = min(MIN_SECONDS_LEFT, (manifest.closes - manifest.opens) / 2)
-        # Far beyond its closing time an epoch waits for its crowd, which is this swarm: join it.
+        # An epoch that is open long after its closing time waits for a crowd, which may be this
+        # swarm: join it.
         if -CLOSE_GRACE_SECONDS < seconds_left < required:
             task = f"epoch {manifest.epoch} is nearly over"
             with suppress(UnavailableError):
@@ -234,7 +244,7 @@ class _Swarm:
         task = f"epoch {epoch}: waiting for the server"
         following = self._wait_after(signed, task, self._plan.wait)
         seconds = {"sync": synced - began, "wait": time.perf_counter() - synced}
-        # An epoch whose crowd did not come leaves the model as it was.
+        # A discarded epoch leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.reports_behind if applied else 0
         self.epochs.append(SwarmEpoch(epoch, outcomes, retries, counted, seconds))
@@ -257,14 +267,15 @@ class _Swarm:
 
 @dataclass(frozen=True)
 class SwarmSync:
-    """What became of one client's sync."""
+    """The result of a client's sync."""
 
     outcome: str
-    """As in `sottovoce.client.SyncResult`, or `unavailable`, or `failed`."""
+    """The outcome in `sottovoce.client.SyncResult`; `unavailable` or `failed` after an error."""
     tries: int
     spent: float
-    """Epsilon that the ledger has in all."""
+    """Total epsilon in the ledger."""
     problem: str = ""
+    """The error message; empty if there was no error."""
 
 
 class ClientPool:
@@ -282,14 +293,20 @@ class ClientPool:
     def create(
         self, folders: Sequence[Path], items: Sequence[list[str]], *arguments: Any
     ) -> Iterator[None]:
-        """Create a client in each folder, whose owner touched these items (`_create_client`)."""
+        """Create a client in each folder, with the items that its owner touched.
+
+        Args:
+            folders: The folders of the clients.
+            items: The ids of the items in each history.
+            *arguments: The first arguments of `_create_client`.
+        """
         create = partial(_create_client, *arguments)
         yield from _check_pool(self._pool.map(create, folders, items, chunksize=CLIENTS_PER_PIECE))
 
     def sync(
         self, folders: Sequence[Path], patience: float, attest: str = ""
     ) -> Iterator[SwarmSync]:
-        """Sync every client once, trying each for at most `patience` seconds."""
+        """Sync each client once, with retries for at most `patience` seconds."""
         sync = partial(_sync_in_pool, patience, attest)
         yield from _check_pool(self._pool.map(sync, folders, chunksize=CLIENTS_PER_PIECE))
 
@@ -307,7 +324,7 @@ def _check_pool(results: Iterator[T]) -> Iterator[T]:
         raise UnavailableError("a process that clients run in has ended; begin again") from error
 
 
-# The connection of a process of the pool.
+# The proxy, as the clients of this process of the pool share it.
 _worker_api: ProxyApi | None = None
 
 
@@ -319,15 +336,15 @@ def _start_worker(url: str) -> None:
 
 
 def _create_client(url: str, key: bytes, limit: float, folder: Path, items: list[str]) -> None:
-    """Create a client whose owner accepts the current terms, and no others."""
-    assert _worker_api is not None, "the pool starts its processes with an address"
+    """Create a client whose owner has these items and accepts the current terms."""
+    assert _worker_api is not None, "`_start_worker` has set it"
     with Client.create(folder, proxy_url=url, verification_key=key, limit=limit) as client:
         client.record(items)
         client.accept(client.fetch_terms(_worker_api), limit)
 
 
 def _sync_in_pool(patience: float, attest: str, folder: Path) -> SwarmSync:
-    assert _worker_api is not None, "the pool starts its processes with an address"
+    assert _worker_api is not None, "`_start_worker` has set it"
     return sync_client(folder, _worker_api, patience, attest=attest)
 
 
@@ -353,18 +370,19 @@ def sync_client(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SwarmSync:
-    """Sync one client until it works, is refused, or time is up.
+    """Sync a client; try again while the proxy is unavailable and time is left.
 
-    A batch is made once and only ever sent again. It is sent at once, without jitter: a swarm is a
-    test, and nobody's wake-up time is in it.
+    The client makes a batch only once, and sends the same batch again. It sends without jitter: a
+    swarm is a test, so there is no wake-up time of a real device to hide.
 
     Args:
-        folder: Folder of the client. Its name is the name of the account.
+        folder: Folder of the client. The name of the folder is the name of the account.
         api: The proxy.
         patience: Seconds to try.
-        attest: Address where the client has an account. It then fetches its next token too.
-        clock: Seconds that never go back.
-        sleep: Function that waits.
+        attest: Address where the client gets an attestation of its account, to fetch a token for
+            the next epoch; empty without accounts.
+        clock: Returns seconds of a clock that is never adjusted.
+        sleep: Waits for some seconds.
     """
     deadline = clock() + patience
     tries, pause = 1, FIRST_PAUSE_SECONDS
@@ -373,8 +391,8 @@ def sync_client(
         while True:
             try:
                 synced = client.sync(api, jitter=0, fetch_attestation=attestation)
-                # A sync that has sent asks for no token, so a second one fetches that of the next
-                # epoch.
+                # A sync that has sent a batch fetches no token, so sync again to fetch the token
+                # for the next epoch.
                 if attestation is not None and synced.outcome == "sent":
                     client.sync(api, jitter=0, fetch_attestation=attestation)
                 return SwarmSync(synced.outcome, tries, synced.spent)

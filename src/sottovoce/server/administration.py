@@ -185,9 +185,14 @@ def go_beyond(
             )
         min_epoch, wanted = seen or service.next_epoch, seen if epoch is None else epoch
         if not min_epoch <= wanted <= max_epoch:
+            if wanted > max_epoch:
+                reason = "no backup can be old enough for a larger number"
+            else:
+                reason = (
+                    f"a proxy has seen {seen}" if seen else "this database has the earlier ones"
+                )
             raise SettingsError(
-                f"name the last epoch that proxies have seen, in {min_epoch}..{max_epoch}: "
-                + (f"one has seen {seen}" if wanted < seen else "a proxy that names more lies")
+                f"name the last epoch that others have seen, in {min_epoch}..{max_epoch}: {reason}"
             )
         if latest is not None and latest.state != APPLIED:
             transaction.close_epoch(latest.epoch, now)

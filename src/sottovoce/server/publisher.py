@@ -107,7 +107,9 @@ class Publisher:
 
         Otherwise people would go on spending epsilon on reports that are lost.
         """
-        log.error("epoch %d ends now: its key is not in this database, as in a backup", epoch.epoch)
+        log.error(
+            "epoch %d ends now: this database lacks its key, which backups leave out", epoch.epoch
+        )
         transaction.close_epoch(epoch.epoch, now)
         self.apply_epoch(transaction, epoch, now)
 

@@ -314,7 +314,7 @@ class Server:
             return None
         wrapped = transaction.find_wrapped_key(epoch.epoch)
         if wrapped is None:
-            return f"the key of epoch {epoch.epoch} is not in this database, as in a backup"
+            return f"this database lacks the key of epoch {epoch.epoch}, which backups leave out"
         try:
             self._keys.unwrap(epoch.epoch, wrapped)
         except SottovoceError as error:

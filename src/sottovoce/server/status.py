@@ -69,8 +69,8 @@ class KeysFile:
             return cls(str(error))
         if latest is not None and latest.state != APPLIED and wrapped is None:
             return cls(
-                f"the key of epoch {latest.epoch} is not in this database, as in a backup: its "
-                "reports cannot be opened",
+                f"this database lacks the key of epoch {latest.epoch}, which backups leave out: "
+                "its reports cannot be opened",
                 len(keys.statements),
             )
         is_newer = keys.verification_key != service.verification_key

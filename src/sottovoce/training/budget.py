@@ -1,4 +1,4 @@
-"""Privacy budgets of a training, and how many reports or dummies a central budget asks for."""
+"""Privacy budgets of a training, and the reports or dummies that a central budget needs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.statement import format_epsilon
 from sottovoce.training.settings import Settings
 
-# Epsilons above these protect nobody, and their plans would have millions of reports.
+# Largest budgets. Larger ones protect nobody, and plans for them would have millions of reports.
 MAX_LOCAL_BUDGET = 1e6
 MAX_CENTRAL_BUDGET = 100.0
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What one person's part in a training may cost, in the local view, the central one, or both.
+    """Limits on the privacy cost of one person's part in a training: local, central or both.
 
     Args:
-        local: T k eps, which holds if nobody is trusted; None means any.
-        central: Epsilon after an honest shuffle of everybody's reports, at `delta`; None means any.
-        delta: How much probabilities may differ beyond the factor e^epsilon.
+        local: Largest sum of the epsilons of one person's reports, which is the cost if nobody is
+            trusted. None means no limit.
+        central: Largest epsilon after an honest shuffle of everybody's reports, at `delta`. None
+            means no limit.
+        delta: Amount by which probabilities may differ beyond the factor e^epsilon.
     """
 
     local: float | None = None
-    """T k eps, which holds if nobody is trusted."""
+    """Largest sum of the epsilons of one person's reports, or None for no limit."""
     central: float | None = None
-    """Epsilon after an honest shuffle of everybody's reports, at `delta`."""
+    """Largest epsilon after an honest shuffle of everybody's reports, or None for no limit."""
     delta: float = DEFAULT_DELTA
+    """Amount by which probabilities may differ beyond the factor e^epsilon."""
 
     def __post_init__(self) -> None:
         if self.local is None and self.central is None:
@@ -52,19 +55,25 @@ class Budget:
         """Return a budget, or None if both options are None.
 
         Args:
-            local: See the class.
-            central: See the class.
+            local: The local budget, as in the class.
+            central: The central budget, as in the class.
         """
         return None if local is None and central is None else cls(local, central)
 
     def fill_from(self, other: Budget) -> Budget:
-        """Return a copy whose missing view is taken from another budget."""
+        """Return a copy in which a missing limit is taken from another budget."""
         local = other.local if self.local is None else self.local
         central = other.central if self.central is None else self.central
         return Budget(local, central, self.delta)
 
     def describe_excess(self, settings: Settings, people: int, items: int) -> str | None:
-        """Return what these settings cost, in words, if it exceeds the budget; else None."""
+        """Return the cost of these settings in words if it exceeds the budget, otherwise None.
+
+        Args:
+            settings: The settings of the training.
+            people: Number of people who take part in the training.
+            items: Number of items in the catalogue.
+        """
         event = settings.event(items)
         views = [("local", event.pure, self.local)]
         if self.central is not None:
@@ -75,17 +84,23 @@ class Budget:
         return None
 
     def estimate_excess_ratio(self, settings: Settings, people: int, items: int) -> float:
-        """Return about how many times too many reports there are for the central budget.
+        """Estimate the number of reports as a multiple of what the central budget allows.
 
         1 means that the reports are within the budget.
+
+        Args:
+            settings: The settings of the training.
+            people: Number of people who take part in the training.
+            items: Number of items in the catalogue.
         """
         if self.central is None:
             return 1.0
-        # The exact cost is slow: compute it only if the Gaussian limit is within the budget.
+        # The exact cost is slow to compute, so it is used only if the Gaussian estimate is within
+        # the budget.
         estimate = self._estimate_cost(settings.event(items), settings.estimate_crowd(people))
         exceeds = estimate > self.central
         cost = estimate if exceeds else self._central_epsilon(settings, people, items)
-        # The cost grows about with the square root of the number of reports.
+        # The cost is roughly proportional to the square root of the number of reports.
         return max(cost / self.central, 1.0) ** 2
 
     def _central_epsilon(self, settings: Settings, people: int, items: int) -> float:
@@ -97,24 +112,37 @@ class Budget:
         return min(gaussian, event.pure)
 
 
-# Presets that stand for a budget. `strong` reveals little in all; `crowd` assumes that proxy and
-# server do not work together.
+# Presets that stand for a budget. `strong` limits both views. `crowd` limits the central view only,
+# which assumes that proxy and server do not work together.
 PRESET_BUDGETS = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(central=1.0)}
 
 
 def complete_budget(preset: str, budget: Budget | None) -> Budget | None:
-    """Return the budget with the view that it leaves open taken from the preset, if that has it."""
+    """Return the budget, with a missing limit taken from the budget of the preset.
+
+    Args:
+        preset: Name of a preset, which need not have a budget.
+        budget: The named budget, or None for the preset's own budget.
+    """
     preset_budget = PRESET_BUDGETS.get(preset)
     return budget.fill_from(preset_budget) if budget and preset_budget else budget or preset_budget
 
 
 def find_min_dummies(event: Reporting, target: float, delta: float) -> int:
-    """Return the fewest dummies, to 1%, that keep a central target if all other people are fake."""
+    """Return the smallest number of dummies, within 1%, that meets a central target by itself.
+
+    It meets the target even if all other people are fake.
+
+    Args:
+        event: The privacy event of one person's reports.
+        target: Largest central epsilon.
+        delta: The delta of this epsilon.
+    """
 
     def cost(dummies: int) -> float:
         return central_epsilon(replace(event, dummies=dummies), 1, delta)
 
-    # The answer is above `low` and at most `high`.
+    # The result is above `low` and at most `high`.
     low, high = -1, estimate_min_dummies(event, target, delta)
     while cost(high) > target:
         low, high = high, max(2 * high, event.reports)
@@ -125,7 +153,7 @@ def find_min_dummies(event: Reporting, target: float, delta: float) -> int:
 
 
 def estimate_min_dummies(event: Reporting, target: float, delta: float) -> int:
-    """Return about the same number from the Gaussian limit: fast, and nearly exact."""
+    """Return nearly the same number as `find_min_dummies`, but quickly, from the Gaussian limit."""
     if event.pure <= target:
         return 0
     mu_of_one = gaussian_mu(replace(event, epochs=event.total, reports=1, dummies=1), 0)
@@ -133,7 +161,15 @@ def estimate_min_dummies(event: Reporting, target: float, delta: float) -> int:
 
 
 def find_max_reports(epsilon: float, rho: float, target: float, people: int, delta: float) -> int:
-    """Return the largest number of reports, to 1%, that stays within a central target."""
+    """Return the largest number of one person's reports, within 1%, that meets a central target.
+
+    Args:
+        epsilon: Epsilon of one report.
+        rho: Loud fraction of the mechanism.
+        target: Largest central epsilon.
+        people: Number of people whose reports are shuffled.
+        delta: The delta of the target.
+    """
 
     def cost(reports: int) -> float:
         return central_epsilon(Reporting(epsilon, reports, 1, rho), people, delta)
@@ -142,7 +178,7 @@ def find_max_reports(epsilon: float, rho: float, target: float, people: int, del
         return 0
     mu_of_one = gaussian_mu(Reporting(epsilon, 1, 1, rho), people)
     guess = max(1, int((max_gaussian_mu(target, delta) / mu_of_one) ** 2))
-    # The answer is at least `low` and below `high`.
+    # The result is at least `low` and below `high`.
     low, high = 1, max(2, guess)
     while cost(high) <= target:
         low, high = high, 2 * high

@@ -1,7 +1,7 @@
-"""Statistical bounds on an honest crowd: the most frequent report, and the fewest participants.
+"""Statistical bounds on an honest crowd: the largest count of a report, the fewest participants.
 
-The server counts a report at most as often as an honest crowd would send it. Counts are by report
-(`sottovoce.core.count_reports`): a direction with its sign.
+The server limits the count of each report to what an honest crowd would send. There is a count for
+each kind of report, a direction with a sign (`sottovoce.core.count_reports`).
 """
 
 from math import exp
@@ -13,7 +13,8 @@ from sottovoce.privacy import Reporting
 
 Counts = NDArray[np.int64]
 
-# Events that are less likely than this are ignored: six standard deviations of a normal draw.
+# Events with a smaller probability are ignored. A normal draw is six standard deviations above its
+# mean with this probability.
 TAIL_PROBABILITY = 1e-9
 
 
@@ -22,33 +23,42 @@ def cap_counts(counts: Counts, event: Reporting, dummies: int = 0) -> Counts:
 
     Args:
         counts: Number of reports of each kind, dummies included.
-        event: How people report.
-        dummies: How many of these reports are uniform random ones.
+        event: The privacy event of the reports, for their epsilon and loud fraction.
+        dummies: Number of dummies among the counted reports; they are uniformly random.
     """
     by_people = compute_max_count(int(counts.sum()) - dummies, event, len(counts))
     return np.minimum(counts, by_people + _quantile(dummies, 1 / len(counts)))
 
 
 def compute_max_count(n_reports: int, event: Reporting, n_kinds: int) -> int:
-    """Return the largest count that one of `n_kinds` values reaches in `n_reports` honest reports.
+    """Return the largest count that a kind of report reaches among honest reports.
 
-    A larger count has a probability of at most `TAIL_PROBABILITY`.
+    The probability of a larger count is at most `TAIL_PROBABILITY`.
+
+    Args:
+        n_reports: Number of honest reports.
+        event: The privacy event of the reports, for their epsilon and loud fraction.
+        n_kinds: Number of kinds of reports.
 
     >>> from sottovoce.privacy import Reporting
     >>> compute_max_count(1000, Reporting(epsilon=1.0, reports=10, epochs=1), 2000)
     10
     """
-    # Whatever the history, a value is at most `gamma e^eps` times as likely as in a uniform draw
-    # (`sottovoce.privacy.events`), and draws are independent. So its count is at most binomial,
-    # even if all histories are the same.
+    # Whatever the history, each kind of report is at most `gamma e^eps` times as likely as in a
+    # uniform draw (`sottovoce.privacy.events`), and draws are independent. So a binomial draw
+    # bounds its count, even if all histories are the same.
     likely = min(event.blanket * exp(event.epsilon) / n_kinds, 1.0)
     return _quantile(n_reports, likely)
 
 
 def compute_min_participants(people: int, share: float) -> int:
-    """Return the smallest number of people who take part, if each does so with chance `share`.
+    """Return the smallest number of people who take part in an epoch.
 
-    A smaller number has a probability of at most `TAIL_PROBABILITY`.
+    The probability of a smaller number is at most `TAIL_PROBABILITY`.
+
+    Args:
+        people: Number of people who may take part.
+        share: Probability with which each of them takes part.
 
     >>> [compute_min_participants(100, share) for share in (1.0, 0.999, 0.001)]
     [100, 94, 0]
@@ -63,8 +73,8 @@ def _quantile(n: int, chance: float) -> int:
     low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
-        # `betainc` is the chance of more than `middle`. `bdtrc` gives the same, but only below
-        # 2^31. The arguments are floats because `betainc` rejects integers beyond that, too.
+        # `betainc` returns the chance of a draw above `middle`. `bdtrc` returns the same, but only
+        # for numbers below 2^31. `betainc` rejects larger integers, too, but not floats.
         if special.betainc(float(middle + 1), float(n - middle), chance) <= TAIL_PROBABILITY:
             high = middle
         else:

@@ -1,6 +1,6 @@
-"""The server's half of the paper's Algorithm 2: the first V, and the next V from sums of signs.
+"""The server's part of the paper's Algorithm 2: the first V, and the next V from sums of signs.
 
-The live server and the simulator call the same functions, so the same reports give the same bits.
+The live server and the simulator call the same functions, so the same reports give the same V.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ from sottovoce.core.bounds import flush_small_entries
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.training.settings import Settings
 
-# Default row limit of a live server, in multiples of the typical row length.
+# Default limit on the length of a row of the estimate, in multiples of the typical row length.
 DEFAULT_ROW_LIMIT = 1.0
 
-# The typical row length is this quantile of the rows that move, times
-# max(FULL_MEMORY_EPOCHS / memory, 1). Both numbers were chosen with seeds from 1000 on: medians, or
-# fewer epochs, cost small crowds up to 0.15 of HR@10, and longer rows let attackers pass
-# (lab/docs/report.md).
+# The typical row length is this quantile of the lengths of rows that are not zero, times
+# max(FULL_MEMORY_EPOCHS / memory, 1). Both numbers were chosen with seeds from 1000 on: a median
+# instead of this quantile, or fewer epochs, cost small crowds up to 0.15 of HR@10, while longer
+# rows let attackers pass (lab/docs/report.md).
 ROW_LENGTH_QUANTILE = 0.75
 FULL_MEMORY_EPOCHS = 20
 
@@ -33,8 +33,12 @@ def make_first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
 def inherit_items(V: NDArray[np.float32], settings: Settings) -> NDArray[np.float32]:
     """Return the first item matrix of a training that continues from another training's model.
 
-    If the new training has fewer factors, they are the best approximation of the old model. If it
-    has more, the additional ones start like those of a first matrix.
+    If the new training has fewer factors, the matrix is the best approximation of the old one with
+    this number of factors. If it has more, the additional factors are those of a first matrix.
+
+    Args:
+        V: The last item matrix of the other training.
+        settings: Settings of the new training.
     """
     U, sizes, _ = np.linalg.svd(V.astype(np.float64), full_matrices=False)
     n_inherited = min(settings.factors, len(sizes))
@@ -54,16 +58,17 @@ def compute_next_items(
     *,
     row_limit: float = 0.0,
 ) -> NDArray[np.float32]:
-    """Return the item matrix for the next epoch: all that the server does at an epoch's end.
+    """Compute the item matrix of the next epoch from the reports of an epoch.
 
     Args:
         V: The item matrix of this epoch.
-        sums: Sums of signs by direction.
-        n_reports: How many reports the sums are made of.
-        epochs_done: Number of epochs so far, this one included.
+        sums: Sum of the reported signs of each direction, dummies included.
+        n_reports: Number of people's reports in the sums, without dummies.
+        epochs_done: Number of epochs so far, including this one.
         settings: The training's settings.
         mechanism: The mechanism that made the reports.
-        row_limit: How far a row may move, in typical row lengths; 0 means no limit.
+        row_limit: Largest length of a row of the estimated gradient, in multiples of the typical
+            row length; 0 means no limit.
     """
     estimate = mechanism.estimate(sums, n_reports) * compute_step_weight(
         n_reports, settings.dummies
@@ -76,9 +81,14 @@ def compute_next_items(
 def limit_row_lengths(
     estimate: NDArray[np.float64], times: float, memory: float
 ) -> NDArray[np.float64]:
-    """Shorten rows that are longer than `times` the typical row length; directions stay.
+    """Shorten rows that are longer than `times` the typical row length, and keep their directions.
 
     This limits attackers who push one item in every epoch.
+
+    Args:
+        estimate: The estimated mean gradient, M x F.
+        times: Largest length of a row, in multiples of the typical row length.
+        memory: `Settings.memory` of the training.
 
     >>> rows = np.array([[0.0], [1.0], [2.0], [2.0], [2.0], [-9.0]])
     >>> limit_row_lengths(rows, 1.5, 20.0).ravel().tolist()
@@ -88,17 +98,24 @@ def limit_row_lengths(
 
 
 def measure_typical_row_length(estimate: NDArray[np.float64], memory: float) -> float:
-    """Return the length within which three quarters of the moving rows stay; 0 if none moves."""
+    """Return the typical row length: a quantile of the lengths that are not 0, scaled by memory.
+
+    If all rows are 0, it is 0.
+
+    Args:
+        estimate: The estimated mean gradient, M x F.
+        memory: `Settings.memory` of the training.
+    """
     lengths = np.linalg.norm(estimate, axis=1)
-    # Where few people report, most rows are zero: a quantile of all rows would be zero, too.
+    # If few people report, most rows are zero, and a quantile of all rows would be zero, too.
     moved = lengths[lengths > 0]
-    # A model of few epochs has to learn as much in each as others do in several.
+    # A model that remembers few epochs must learn more in each of them, so its rows may be longer.
     scale = max(FULL_MEMORY_EPOCHS / memory, 1.0)
     return float(np.quantile(moved, ROW_LENGTH_QUANTILE)) * scale if len(moved) else 0.0
 
 
 def clip_row_lengths(rows: NDArray[np.float64], max_length: float) -> NDArray[np.float64]:
-    """Shorten rows that are longer than `max_length`; directions stay."""
+    """Shorten rows that are longer than `max_length`, and keep their directions."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows * np.minimum(1.0, max_length / np.maximum(lengths, 1e-300)))
 
@@ -106,9 +123,13 @@ def clip_row_lengths(rows: NDArray[np.float64], max_length: float) -> NDArray[np
 def compute_step_weight(reports: int, dummies: int) -> float:
     """Return the weight of an epoch's step, which is below 1 if most reports are dummies.
 
-    With few people among many dummies, nearly all of a step is noise: one visitor among 176 dummies
-    would undo what hundreds have taught. The weight is 1 as long as a third of the reports are
-    people's, which holds in every plan if the expected number of people come.
+    With few people among many dummies, nearly all of a step is noise: one person among 176 dummies
+    would undo what hundreds have taught. The weight is 1 if at least a third of the reports are
+    from people. In every plan this is so if the expected number of people take part.
+
+    Args:
+        reports: Number of people's reports, without dummies.
+        dummies: Number of dummies.
 
     >>> [round(compute_step_weight(*n), 3) for n in ((1_000, 0), (1_000, 2_000), (1, 176))]
     [1.0, 1.0, 0.017]
@@ -119,7 +140,7 @@ def compute_step_weight(reports: int, dummies: int) -> float:
 def apply_update(
     V: NDArray[np.float32], estimate: NDArray[np.float64], epochs_done: int, settings: Settings
 ) -> NDArray[np.float32]:
-    """Return the next V, given any estimate of the mean gradient."""
+    """Return the next V for an estimate of the mean gradient, M x F."""
     V = update_items(
         V,
         estimate,
@@ -134,7 +155,7 @@ def apply_update(
 def _prepare_release(
     V: NDArray[np.float32], settings: Settings, epochs_done: int
 ) -> NDArray[np.float32]:
-    """Turn V to the next epoch's basis, if settings ask for it, and flush small entries."""
+    """Rotate V to the next epoch's basis if `settings.rotate`, and replace small entries by 0."""
     return flush_small_entries(
         rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V
     )

@@ -1,7 +1,8 @@
 """The planner: choose eps, k, T, turns, F, alpha and the mechanism's options within a budget.
 
-It uses public numbers only. docs/reference/model.md has the rules and says which data they were
-fitted on; no result is reported for those splits. Settings that are given explicitly do not change.
+The planner uses public numbers only. docs/reference/model.md explains its rules and says on which
+splits of data they were fitted; no result is reported for those splits. Settings that a caller
+gives explicitly do not change.
 """
 
 from __future__ import annotations
@@ -39,50 +40,55 @@ from sottovoce.training.settings import DEFAULT_PRESET, Settings, list_basic_pre
 
 # The rules compare a training's signal with the bounds below. The signal of a training is
 #   people * reports of one person * gain ** 2 / items.
-# With less signal, only popularity can be learnt: one factor.
+# With less signal, a model has one factor, because only popularity can be learnt.
 MIN_SIGNAL_FOR_FACTORS = 90.0
-# With less signal, every epoch needs everybody: people do not take turns.
+# With less signal, people do not take turns, because every epoch needs the reports of all people.
 MIN_SIGNAL_FOR_TURNS = 300.0
-# With fewer reports of one person, factors need MIN_SIGNAL_FOR_TURNS, too.
+# With fewer reports of one person, a model has one factor unless the signal is at least
+# MIN_SIGNAL_FOR_TURNS.
 MIN_REPORTS_FOR_FACTORS = 4
 
-# Number of factors, beyond the bounds of a device:
-#   FACTORS_SCALE * signal ** 0.25, at most 4 * epochs - 3, MAX_PLANNED_FACTORS and
-#   MAX_FACTORS_PER_HISTORY_ITEM * history.
+# The number of factors is FACTORS_SCALE * signal ** 0.25, but at most 4 * epochs - 3, at most
+# MAX_PLANNED_FACTORS, at most MAX_FACTORS_PER_HISTORY_ITEM * history, and within the bounds of a
+# device.
 FACTORS_SCALE = 1.6
 MAX_PLANNED_FACTORS = 64
 MAX_FACTORS_PER_HISTORY_ITEM = 1.5
 
-# Alpha is factors / FACTORS_PER_ALPHA, at least MIN_PLANNED_ALPHA. A larger one raises the quality
-# of lists against a few negatives and lowers that of lists of the whole catalogue.
+# Alpha is factors / FACTORS_PER_ALPHA, at least MIN_PLANNED_ALPHA. A larger alpha raises the
+# quality of lists that are ranked against a few negatives, and lowers the quality of lists from the
+# whole catalogue.
 FACTORS_PER_ALPHA = 8
 MIN_PLANNED_ALPHA = 1.0
 
-# Ridge of the user equations, since a few items would fit many factors by chance: it is
-#   RIDGE_SCALE * (factors / history) ** 1.3 * min(LONG_HISTORY / history, 1), at most
-#   MAX_PLANNED_RIDGE.
+# The ridge of the user equations, at most MAX_PLANNED_RIDGE, is
+#   RIDGE_SCALE * (factors / history) ** 1.3 * min(LONG_HISTORY / history, 1).
+# Without a ridge, a few items would fit many factors by chance.
 RIDGE_SCALE = 1.4
 LONG_HISTORY = 40.0
 MAX_PLANNED_RIDGE = 2.5
 
-# Epochs among which reports are divided.
+# Number of epochs among which the reports of one person are divided.
 PLANNED_EPOCHS = 20
 
-# Reports with a smaller epsilon are not considered.
+# Smallest epsilon of a report that a plan considers.
 MIN_USEFUL_EPSILON = 0.25
-# More reports of one person teach nothing, so a larger local budget is not spent.
+# Largest number of reports of one person that a plan considers. More would teach nothing, so the
+# rest of a larger local budget is not spent.
 MAX_USEFUL_REPORTS = 3_000
-# Where only popularity can be learnt, the epsilon of a report is at most this.
+# Largest epsilon of a report if only popularity can be learnt.
 POPULARITY_EPSILON = 10.0
 
-# Where dummies hide people who take turns: epochs are fewer, so that an epoch has at most this many
-# dummies for each report of people, but not fewer than MIN_EPOCHS_WITH_DUMMIES.
+# If dummies hide people who take turns, a plan has fewer epochs, so that an epoch has at most
+# MAX_DUMMIES_PER_REPORT dummies for each report of people. But it has at least
+# MIN_EPOCHS_WITH_DUMMIES epochs.
 MAX_DUMMIES_PER_REPORT = 0.5
 MIN_EPOCHS_WITH_DUMMIES = 4
-# Where dummies outnumber people's reports, at most this many times the usual directions are loud.
+# Largest number of loud directions if dummies outnumber people's reports, in multiples of the usual
+# number.
 MAX_DUMMY_LOUD_SCALE = 2.0
 
-# With one of these settings, an operator asks for more than popularity.
+# An operator who gives one of these settings asks for more than popularity.
 PERSONAL_MODEL_SETTINGS = ("factors", "epsilon", "reports", "epochs", "lifetime", "half_life")
 
 
@@ -91,9 +97,11 @@ class PublicNumbers:
     """The public numbers that a plan is made from."""
 
     people: int
+    """Number of people who take part in the training."""
     items: int
+    """Number of items in the catalogue."""
     history: float
-    """About how many items a typical person has touched."""
+    """Approximate number of items in a typical history."""
 
     def __post_init__(self) -> None:
         if min(self.people, self.items) < 1:
@@ -119,14 +127,14 @@ def plan_training(
     """Plan the settings of a training for these numbers of people and items.
 
     Args:
-        people: How many take part in the training, in any of its epochs.
-        items: How many the catalogue has.
-        history: About how many items a typical person has touched; by default 2% of the catalogue,
+        people: Number of people who take part in at least one epoch of the training.
+        items: Number of items in the catalogue.
+        history: Approximate number of items in a typical history; by default 2% of the catalogue,
             within 10 to 200.
-        preset: What to start from: `loudest`, `coordinate`, `paper`, `strong` or `crowd`.
-        budget: What each person may spend; None means the preset's own budget, or none.
-        fixed: Settings by name, options of the mechanism included. Those that are not None stay as
-            they are; the rest is planned around them.
+        preset: The preset to start from: `loudest`, `coordinate`, `paper`, `strong` or `crowd`.
+        budget: The budget of each person. None means the preset's budget, if it has one.
+        fixed: Settings by name, including options of the mechanism. Values that are not None stay
+            as they are, and the other settings are planned around them.
 
     Raises:
         SettingsError: No settings fit the budget, or a value is out of range.
@@ -142,7 +150,7 @@ def plan_training(
     public = PublicNumbers(people, items, history)
     names = {name for name, value in fixed.items() if value is not None}
     settings = choose_base_settings(preset, fixed)
-    # Use the checked values from here on.
+    # From here on, use the values as `Settings` checked and converted them.
     fixed = {name: value for name, value in settings.as_dict().items() if name in names}
     budget = complete_budget(preset, budget)
     if budget is None:
@@ -169,7 +177,7 @@ def choose_base_settings(preset: str, fixed: Mapping[str, Any]) -> Settings:
     if preset not in list_presets():
         raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(list_presets())}")
     if preset in PRESET_BUDGETS or preset == DEFAULT_PRESET:
-        # A mechanism that is named brings its own usual settings.
+        # If a mechanism is named, start from the usual settings of this mechanism.
         mechanism = fixed.get("mechanism")
         preset = get_mechanism(DEFAULT_PRESET if mechanism is None else mechanism).name
     return Settings.preset(preset, **fixed)
@@ -178,25 +186,27 @@ def choose_base_settings(preset: str, fixed: Mapping[str, Any]) -> Settings:
 def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     """Plan a training without an end, with the usual half-life unless one is given.
 
-    Where few people report, the plan is for a training that ends, with a warning: what is
-    remembered would teach only one factor, and the model would get worse with every epoch.
+    If few people report, the function warns and plans a training that ends. Without an end, the
+    reports that such a training remembers would be enough for one factor only, and the model would
+    get worse with every epoch.
 
     Args:
-        people: See `plan_training`.
-        items: See `plan_training`.
+        people: Number of people, as for `plan_training`.
+        items: Number of items, as for `plan_training`.
         options: All other arguments of `plan_training`.
     """
     ending = plan_training(people, items, **options)
     if ending.half_life:
         return ending
-    # The number of epochs decides on the half-life, and that on the factors: so plan twice.
+    # The half-life follows from the number of epochs, and the factors follow from the half-life, so
+    # plan twice.
     half_life = ending.to_endless().half_life
     endless = plan_training(people, items, **{**options, "half_life": half_life})
     if endless.factors > 1 or "factors" in options or options.get("budget") is None:
         return endless
     warnings.warn(
         f"so few people teach little: the training ends after {ending.epochs} epochs of reports; "
-        "when much has changed, begin another one",
+        "begin another training when many tastes or items have changed",
         stacklevel=2,
     )
     return ending
@@ -218,16 +228,18 @@ def _fit_model(
     """Choose factors, alpha, ridge and the mechanism's options for the reports of `settings`.
 
     Args:
-        settings: What is planned so far.
+        settings: The plan so far.
         public: The public numbers.
         fixed: Settings that stay as they are.
-        needs_crowd: Whether only other people's reports hide those of a person.
-        loud_scale: How many directions may be loud, in multiples of the usual number.
+        needs_crowd: Whether this is a plan for a crowd, in which only other people's reports hide
+            those of a person.
+        loud_scale: Number of loud directions, in multiples of the usual number.
     """
     gain = _compute_gain(settings.mechanism, settings.epsilon, public.items)
-    turns_remembered = settings.turns * settings.memory / settings.epochs  # of one person
+    # The turns of one person in the epochs that the model remembers.
+    turns_remembered = settings.turns * settings.memory / settings.epochs
     signal = _compute_signal(public, settings.reports * turns_remembered, gain)
-    # Dummies add variance to the sums and no signal, so there are fewer factors among them.
+    # Dummies add variance to the sums and no signal, so a plan with dummies has fewer factors.
     signal /= _compute_noise(settings, settings.dummies, public)
     factors = fixed.get("factors") or _choose_factors(signal, settings.epochs, public)
     alpha = max(factors / FACTORS_PER_ALPHA, MIN_PLANNED_ALPHA)
@@ -252,7 +264,7 @@ def _choose_factors(signal: float, epochs: int, public: PublicNumbers) -> int:
     if signal < MIN_SIGNAL_FOR_FACTORS:
         return 1
     max_by_history = public.history * MAX_FACTORS_PER_HISTORY_ITEM
-    # One factor in one epoch: all first vectors point along the first matrix.
+    # In a first epoch all user vectors have the same direction, so one epoch can learn one factor.
     max_by_epochs = 4 * epochs - 3
     max_on_device = min(
         MAX_MODEL_ENTRIES // public.items, floor(sqrt(MAX_FACTOR_PRODUCTS / public.items))
@@ -263,7 +275,7 @@ def _choose_factors(signal: float, epochs: int, public: PublicNumbers) -> int:
 
 
 def _compute_signal(public: PublicNumbers, reports: float, gain: float) -> float:
-    """Return the signal of this many reports of each person, for each item."""
+    """Return the signal of a training, in which each person makes `reports` reports in all."""
     return public.people * reports * gain**2 / public.items
 
 
@@ -275,9 +287,9 @@ def _compute_noise(settings: Settings, dummies: int, public: PublicNumbers) -> f
 def _plan_local(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Plan for a local budget: use the number of reports with the most signal."""
-    # The signal of m reports is proportional to m gain(B / m)^2: few precise reports or many vague
-    # ones.
+    """Plan for a local budget, with the number of reports that has the most signal."""
+    # The signal of m reports within a budget B is proportional to m gain(B / m)^2. It may be
+    # largest for a few precise reports or for many vague ones.
     reports = _rank_report_counts(settings, budget, public.items, fixed)[0]
     if reports > MAX_USEFUL_REPORTS and fixed.keys().isdisjoint(PERSONAL_MODEL_SETTINGS):
         smaller = replace(budget, local=(budget.local or 0) * MAX_USEFUL_REPORTS / reports)
@@ -299,7 +311,7 @@ def _is_signal_too_weak(
     public: PublicNumbers,
     fixed: Mapping[str, Any],
 ) -> bool:
-    """Return whether this many reports of one person can teach nothing but popularity."""
+    """Return whether `reports` reports of each person can teach nothing but popularity."""
     assert budget.local is not None
     if not fixed.keys().isdisjoint(PERSONAL_MODEL_SETTINGS):
         return False
@@ -312,9 +324,12 @@ def _is_signal_too_weak(
 def _plan_popularity_only(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Plan one epoch with all reports: in a first epoch, all items of a person are equally loud."""
+    """Plan a single epoch with all reports.
+
+    In a first epoch, all items of a person are equally loud, so popularity is learnt best.
+    """
     assert budget.local is not None
-    # One factor needs only the counts of items, which many small reports estimate best.
+    # One factor needs only the counts of items. Many reports of a small epsilon estimate them best.
     reports = ceil(budget.local / POPULARITY_EPSILON)
     epsilon = max(_divide_budget(budget.local, reports), MIN_EPSILON)
     settings = settings.copy_with(reports=reports, epochs=1, epsilon=epsilon)
@@ -324,11 +339,14 @@ def _plan_popularity_only(
 def _plan_both(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Plan for both budgets: the most signal among dummies that need no other people to hide."""
+    """Plan for a local and a central budget, with the most signal.
+
+    Dummies alone meet the central budget, even without the reports of other people.
+    """
     best, best_signal, min_dummies = None, 0.0, inf
     for reports in _rank_report_counts(settings, budget, public.items, fixed):
-        # Plan without dummies first: how many are needed depends on epsilon, rho and the number of
-        # reports.
+        # Plan without dummies first, because the number of dummies depends on epsilon, rho and the
+        # number of reports.
         plan = _plan_reports(reports, settings.copy_with(dummies=0), budget, public, fixed)
         dummies = estimate_min_dummies(
             plan.event(public.items), budget.central or inf, budget.delta
@@ -337,8 +355,8 @@ def _plan_both(
         gain = _compute_gain(plan.mechanism, plan.epsilon, public.items)
         signal = _compute_signal(public, plan.reports * plan.turns, gain)
         signal /= _compute_noise(plan, dummies, public)
-        # The first of equal signals wins: candidates come in the order of their signal without
-        # dummies.
+        # The first of several equal signals wins. Candidates are in the order of their signal
+        # without dummies.
         if signal > best_signal and dummies <= MAX_DUMMIES:
             best, best_signal = plan, signal
         min_dummies = min(dummies, min_dummies)
@@ -354,10 +372,11 @@ def _plan_both(
 def _reduce_epochs(
     settings: Settings, dummies: int, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Let people take their turns in fewer epochs if an epoch would have too many dummies."""
+    """Reduce the number of epochs if people take turns and an epoch would have too many dummies."""
     if settings.turns == settings.epochs or "epochs" in fixed:
         return settings
-    # Fewer epochs have as many reports in all, but each epoch has all dummies again.
+    # The number of epochs does not change the number of people's reports in all, but every epoch
+    # needs the same number of dummies.
     reports = public.people * settings.turns * settings.reports
     epochs = min(int(MAX_DUMMIES_PER_REPORT * reports / max(dummies, 1)), settings.epochs)
     return settings.copy_with(epochs=max(epochs, MIN_EPOCHS_WITH_DUMMIES, settings.max_turns))
@@ -370,11 +389,11 @@ def _add_dummies(
     assert budget.central is not None
     needed = find_min_dummies(settings.event(public.items), budget.central, budget.delta)
     dummies_per_report = _compute_noise(settings, needed, public) - 1
-    # Where dummies outnumber people's reports, more directions are loud: then fewer are enough.
+    # If dummies outnumber people's reports, more directions are loud, and fewer dummies are enough.
     loud_scale = min(max(dummies_per_report, 1.0), MAX_DUMMY_LOUD_SCALE)
     plan = settings.copy_with(dummies=min(int(needed / loud_scale), MAX_DUMMIES))
     plan = _fit_model(plan, public, fixed, loud_scale=loud_scale)
-    # The number of factors depends on the dummies and changes rho a little: count them again.
+    # Dummies change the number of factors, and this changes rho a little, so count dummies again.
     needed = find_min_dummies(plan.event(public.items), budget.central, budget.delta)
     return plan.copy_with(dummies=fixed.get("dummies", min(needed, MAX_DUMMIES)))
 
@@ -386,7 +405,7 @@ def _plan_reports(
     public: PublicNumbers,
     fixed: Mapping[str, Any],
 ) -> Settings:
-    """Divide a local budget among the reports of one person, and these among epochs."""
+    """Divide a local budget among the reports of one person, and the reports among epochs."""
     assert budget.local is not None
     epsilon = budget.local / reports
     gain = _compute_gain(settings.mechanism, epsilon, public.items)
@@ -398,9 +417,9 @@ def _plan_reports(
 
 
 def _divide_budget(budget: float, reports: int) -> float:
-    """Return the largest epsilon whose exact sum is within the budget, as a ledger adds it up."""
+    """Return the largest epsilon of a report with which the sum of all reports fits the budget."""
     epsilon = budget / reports
-    # A ledger adds exact fractions, and the float quotient may be above the exact one.
+    # A ledger adds exact fractions, and the quotient of floats may be above the exact quotient.
     while Fraction(epsilon) * reports > Fraction(budget):
         epsilon = nextafter(epsilon, 0.0)
     return epsilon
@@ -409,12 +428,12 @@ def _divide_budget(budget: float, reports: int) -> float:
 def _plan_central(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Plan for a central budget: as many reports as fit, at an epsilon for this catalogue."""
+    """Plan for a central budget, with as many reports as fit at the best epsilon of a report."""
     if public.people < 2:
         raise SettingsError(f"a central budget needs at least two people, got {public.people}")
     rules = OPTION_RULES.get(settings.mechanism)
-    # Among a crowd the best epsilon depends on the catalogue only: the crowd then limits how many
-    # reports fit.
+    # In a crowd, the best epsilon of a report depends on the catalogue only. The size of the crowd
+    # limits the number of reports.
     best = rules.choose_crowd_epsilon(public.items) if rules else DEFAULT_CROWD_EPSILON
     epsilon = first = fixed.get("epsilon") or best
     while epsilon == first or ("epsilon" not in fixed and epsilon > MIN_USEFUL_EPSILON / 8):
@@ -431,7 +450,11 @@ def _plan_central(
 def _plan_at_epsilon(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings | None:
-    """Plan the most reports of this epsilon; return None if none, or too few for `fixed`, fit."""
+    """Plan as many reports of the epsilon in `settings` as fit the central budget.
+
+    Returns:
+        The plan, or None if no report fits, or fewer than the fixed settings need.
+    """
     epsilon = settings.epsilon
     assert budget.central is not None
     rules = OPTION_RULES.get(settings.mechanism)
@@ -447,35 +470,38 @@ def _plan_at_epsilon(
         excess = budget.estimate_excess_ratio(plan, public.people, public.items)
         if excess == 1.0:
             return plan
-        # `find_max_reports` assumed that all people report in every epoch. Somebody who takes turns
-        # hides among fewer.
+        # `find_max_reports` assumed that all people report in every epoch. If people take turns,
+        # the crowd of an epoch is smaller.
         planned_reports = plan.reports * plan.max_turns
         if _count_fixed_reports(fixed) or planned_reports > reports:
             return None
-        # By at least one, so that the loop ends also where the estimate of the excess is close to
+        # The number decreases by at least one, so that the loop ends even if the excess is close to
         # 1.
         reports = min(int(planned_reports / excess), planned_reports - 1)
     return None
 
 
 def _count_fixed_reports(fixed: Mapping[str, Any]) -> int:
-    """Return how many reports one person makes in all, or 0 if that is not fixed."""
+    """Return the number of reports of one person in the training, or 0 if it is not fixed."""
     return int(fixed.get("reports", 0) * (fixed.get("lifetime") or fixed.get("epochs", 0)))
 
 
 def _rank_report_counts(
     settings: Settings, budget: Budget, items: int, fixed: Mapping[str, Any]
 ) -> list[int]:
-    """Return numbers m of reports of one person, best first: by `m gain(B / m)^2`."""
+    """Return candidates m for the number of reports of one person, best first.
+
+    They are ordered by `m gain(B / m)^2`, which is proportional to the signal for a local budget B.
+    """
     assert budget.local is not None
     if "epsilon" in fixed:
         return [max(int(budget.local / fixed["epsilon"] * (1 + 1e-12)), 1)]
     if fixed.get("lifetime") and "reports" in fixed:
         return [_count_fixed_reports(fixed)]
     min_reports = floor(budget.local / MAX_EPSILON) + 1
-    # Up to a hundred every number is tried, since the gain changes by much from one to the next.
+    # Up to 100, every number is tried, because the gain differs much from one number to the next.
     candidates = list(range(min_reports, max(min_reports, 100) + 1))
-    # Beyond a hundred, in steps of 2%.
+    # Above 100, numbers are tried in steps of 2%.
     while budget.local / candidates[-1] > MIN_USEFUL_EPSILON:
         candidates.append(candidates[-1] + max(candidates[-1] // 50, 1))
     kind, local = settings.mechanism, budget.local
@@ -483,7 +509,7 @@ def _rank_report_counts(
 
 
 def _compute_gain(mechanism: str, epsilon: float, items: int) -> float:
-    """Return the gain of a report, with epsilon limited to what a coin supports."""
+    """Return the gain of a report; epsilon is limited to the range that coins support."""
     epsilon = min(max(epsilon, MIN_EPSILON), MAX_EPSILON)
     return get_mechanism(mechanism).build(Shape(items, 1, 1.0), epsilon, 0, {}).gain
 
@@ -491,21 +517,24 @@ def _compute_gain(mechanism: str, epsilon: float, items: int) -> float:
 def _distribute_reports(
     reports: int, fixed: Mapping[str, Any], *, by_turns: bool
 ) -> dict[str, int]:
-    """Divide the reports of one person among epochs: return k, T and perhaps a lifetime.
+    """Divide the reports of one person among epochs.
 
     Args:
-        reports: How many one person makes in the whole training.
+        reports: Number of reports of one person in the whole training.
         fixed: Settings that stay as they are.
-        by_turns: Whether people take turns where there are fewer reports than epochs. Otherwise,
-            there are fewer epochs and everybody takes part in each.
+        by_turns: Whether people take turns if one person has fewer reports than there are epochs.
+            Otherwise there are fewer epochs, and everybody takes part in each.
+
+    Returns:
+        The settings `reports`, `epochs` and perhaps `lifetime`.
     """
     epochs = fixed.get("epochs") or PLANNED_EPOCHS
     turns = fixed.get("lifetime")
     if turns:
-        # A lifetime that is given decides how many reports there are in each turn.
+        # With a fixed lifetime, the reports are divided among this number of epochs.
         k = fixed.get("reports") or min(max(reports // turns, 1), MAX_REPORTS)
         return {"reports": k, "epochs": fixed.get("epochs") or max(epochs, turns)}
-    # Round to the nearest number: a report more or less in an epoch is made up for by the turns.
+    # k is rounded to the nearest number. The number of turns makes up for the rounding.
     k = fixed.get("reports") or min(max(ceil(reports / epochs - 0.5), 1), MAX_REPORTS)
     turns = max(reports // k, 1)
     if turns < epochs and by_turns and "lifetime" not in fixed:

@@ -1,7 +1,7 @@
 """The settings of a training: frozen, checked, and with the same names everywhere.
 
 The command line, the server's settings file and its template, `FederatedMF` and the files of a
-simulation read these declarations (`list_settings`) or call `Settings.preset`.
+simulation take names, defaults and bounds from here, by `list_settings` or `Settings.preset`.
 """
 
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ from sottovoce.training.counts import compute_min_participants
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one training. `Settings.preset(name)` returns those of a preset.
+    """The settings of one training. `Settings.preset(name)` returns the settings of a preset.
 
-    docs/reference/model.md has a table of the fields. One more is not in it:
+    docs/reference/model.md has a table of all fields except this one:
 
     Args:
         options: Options of the mechanism, by name; missing ones get their default.
@@ -94,10 +94,10 @@ class Settings:
     steps: int = setting(1, "steps in one epoch, all from the same reports", min_value=1)
     rate_grows_with_reports: bool = setting(
         default=False,
-        # The paper averages over users where it should over reports.
+        # The paper averages over users where it should average over reports.
         help="multiply the step by k, as the paper does",
     )
-    # Negligible next to the first estimate; this matters most where blocks are small.
+    # The first matrix must be negligible next to the first estimate, above all if blocks are small.
     initial_scale: float = setting(1e-7, "standard deviation of the first item matrix", above=0)
     head_start: float = setting(
         1.0,
@@ -137,10 +137,11 @@ class Settings:
 
         Args:
             preset: `paper`, or the name of a mechanism.
-            changes: Other values by name, options of the mechanism included; None changes nothing.
+            changes: Values that differ from the preset, by name, including options of the
+                mechanism. A value of None changes nothing.
 
         Raises:
-            SettingsError: No such preset or setting, or a value out of range.
+            SettingsError: There is no such preset or setting, or a value is out of range.
 
         >>> Settings.preset("paper").steps
         20
@@ -155,52 +156,60 @@ class Settings:
         return cls(**_to_arguments({"mechanism": kind.name, **kind.usual, **_drop_none(changes)}))
 
     def copy_with(self, **changes: Any) -> Self:
-        """Return a copy with other values, options included; None changes nothing."""
+        """Return a copy with some values changed.
+
+        Args:
+            changes: The new values by name, including options of the mechanism. A value of None
+                changes nothing.
+        """
         arguments = _to_arguments(_drop_none(changes))
-        # Another mechanism has other options, so the present ones are dropped.
+        # A different mechanism has different options, so the present options are dropped.
         if arguments.get("mechanism", self.mechanism) == self.mechanism:
             arguments["options"] = {**self.options, **arguments["options"]}
         return replace(self, **arguments)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Self:
-        """Read a table of a settings file: the name of a preset, and values that differ."""
+        """Read a table of a settings file: the name of a preset, and values that differ from it."""
         changes = dict(table)
         return cls.preset(changes.pop("preset", DEFAULT_PRESET), **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all settings for JSON, on one level: the mechanism's options are among them."""
+        """Return all settings for JSON, with the mechanism's options on the same level."""
         content = asdict(self)
         options = content.pop("options")
         return {**content, **options}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Read what `as_dict` returned."""
-        # A file must say everything: a default of a later version would change its meaning.
+        """Return the settings from a result of `as_dict`."""
+        # All settings must be there, because defaults may be different in another version.
         missing = set(get_settings(cls)) - set(content)
         if missing:
             raise SettingsError(f"settings must have {', '.join(sorted(missing))}")
         return cls(**_to_arguments(content))
 
     def compute_user_ridge(self, V: NDArray[np.float32]) -> float:
-        """Return lambda of the users' equations, which every epoch's manifest states.
+        """Return lambda of the users' equations, which the manifest of every epoch states.
 
-        It is relative to what V adds to their diagonal, because V grows while it is learnt.
+        The part from `ridge` is relative to what V adds to the diagonal of these equations, because
+        V grows while it is learnt.
+
+        Args:
+            V: The item matrix of the epoch.
         """
         # cumsum adds in a fixed order, so that every machine computes the same number.
         squares = float(np.cumsum(np.square(V, dtype=np.float64).ravel())[-1])
-        # squares / F is the mean squared length of V's columns, which is what V adds to the
-        # diagonal.
+        # V adds the squared lengths of its columns to the diagonal. squares / F is their mean.
         ridge = self.regularization + self.ridge * squares / len(V.T)
         return min(ridge, MAX_RIDGE)
 
     @property
     def max_turns(self) -> int:
-        """E in the terms: the most epochs in which a device takes part and which it pays for.
+        """E in the terms: the largest number of epochs for which a device spends epsilon.
 
-        It also limits a training without an end. It may exceed the number of epochs: an epoch that
-        is discarded costs a turn and is repeated.
+        This limit also holds for a training without an end. It may be larger than the number of
+        epochs, because an epoch that is discarded costs a turn and is repeated.
         """
         return self.lifetime or self.epochs
 
@@ -216,14 +225,14 @@ class Settings:
 
     @property
     def fade(self) -> float:
-        """The factor by which an epoch shrinks the model before it."""
+        """The factor that multiplies the old model in each epoch; 1 without a half-life."""
         return 0.5 ** (1 / self.half_life) if self.half_life else 1.0
 
     @property
     def memory(self) -> float:
-        """The number of equally weighted epochs with the same noise as this model.
+        """The number of epochs that the model remembers: the sum of the weights of all epochs.
 
-        Where old epochs fade, it is the sum of all weights.
+        Without a half-life, every epoch has the weight 1.
 
         >>> round(Settings(half_life=14).memory, 1)
         20.7
@@ -232,13 +241,17 @@ class Settings:
         return 1 / (1 - self.fade) if self.half_life else float(self.epochs)
 
     def to_endless(self) -> Self:
-        """Return a copy without an end: old reports fade with a half-life of 0.2 T."""
-        # A half-life of 0.7 T would remember as many epochs, but tastes move, and a shorter memory
-        # is worth its noise: chosen on the Netflix days, seed 1000 (lab/docs/report.md).
+        """Return a copy for a training without an end, with a half-life of 0.2 T."""
+        # With a half-life of 0.7 T, the model would remember T epochs. But tastes change, so a
+        # shorter memory is better although it has more noise. The factor 0.2 was chosen on the
+        # Netflix days with seed 1000 (lab/docs/report.md).
         return replace(self, half_life=float(max(round(0.2 * self.epochs), 1)))
 
     def estimate_crowd(self, people: int) -> int:
-        """Return how many people take part in an epoch: fewer have a probability of at most 1e-9.
+        """Return the fewest people in an epoch, except with a probability of at most 1e-9.
+
+        Args:
+            people: Number of people who take part in the training.
 
         >>> Settings().estimate_crowd(20_000), Settings(lifetime=1).estimate_crowd(20_000)
         (20000, 820)
@@ -254,17 +267,17 @@ class Settings:
         """Build the mechanism for a catalogue.
 
         Args:
-            n_items: How many the catalogue has.
+            n_items: Number of items in the catalogue.
         """
         shape = Shape(n_items, self.factors, self.alpha)
         kind = get_mechanism(self.mechanism)
         return kind.build(shape, self.epsilon, self.seed, self.options)
 
     def event(self, n_items: int) -> Reporting:
-        """Return what a training does to each person, for the accountant.
+        """Return the privacy event for the accountant: all reports of one person in the training.
 
         Args:
-            n_items: How many the catalogue has.
+            n_items: Number of items in the catalogue.
         """
         return self.build(n_items).event(self.reports, self.max_turns, self.dummies)
 
@@ -274,7 +287,7 @@ def _drop_none(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert settings and options on one level to the arguments of `Settings`."""
+    """Convert settings and options from one mapping to the arguments of `Settings`."""
     names = list_settings()
     if unknown := sorted(set(values) - set(names)):
         raise SettingsError(
@@ -287,7 +300,7 @@ def _to_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_settings() -> dict[str, Setting]:
-    """Return every setting of a training by name, then the options of single mechanisms."""
+    """Return the settings of every training by name, and then the options of all mechanisms."""
     return _all_settings(tuple(MECHANISMS.values()))
 
 
@@ -300,7 +313,7 @@ def _all_settings(kinds: tuple[type[Mechanism], ...]) -> dict[str, Setting]:
                 raise SettingsError(
                     f"{kind.name!r} has an option {name}, a setting of any training: choose another"
                 )
-            # Several mechanisms may have an option of this name.
+            # Several mechanisms may have an option of the same name, with a help text of each.
             other_help = f"{options[name].help}; " if name in options else ""
             options[name] = replace(option, help=f"{other_help}{kind.name} only: {option.help}")
     mechanism = get_settings(Settings)["mechanism"]
@@ -314,13 +327,14 @@ def _describe_owners(name: str) -> str:
     return f"; it is for {', '.join(owners)}" if owners else ""
 
 
+# Preset that is used if none is named.
 DEFAULT_PRESET = "loudest"
-# The paper's system.
+# Preset with the settings of the paper.
 PAPER_PRESET = "paper"
 
 
 def list_basic_presets() -> list[str]:
-    """Return the presets with fixed values: the paper's system, and one for each mechanism.
+    """Return the names of presets with fixed values: the paper's, and one for each mechanism.
 
     Presets whose values follow from a budget are in `sottovoce.training.planning`.
     """
@@ -329,7 +343,7 @@ def list_basic_presets() -> list[str]:
 
 @dataclass(frozen=True)
 class Participation:
-    """The terms of an operator besides the training's settings, such as the size of a crowd."""
+    """The operator's terms that are not settings of the training, such as the size of a crowd."""
 
     least_clients: int = setting(
         100, "devices whose reports are mixed, at least; an epoch waits for them", min_value=1
