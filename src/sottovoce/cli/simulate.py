@@ -53,7 +53,7 @@ MAIN_METRIC = "hr@10"
 @add_training_options(
     without=["seed"],
     planned=["factors", "alpha", "ridge"],
-    visible=["mechanism", "epsilon", "reports", "epochs"],
+    visible=["epsilon", "reports", "epochs"],
 )
 @add_engine_options
 @add_settings_options("plan", get_settings(Simulation), visible=[])
