@@ -53,7 +53,7 @@ def evaluate(
     >>> train = sparse.csr_matrix([[1, 0, 0, 0], [0, 1, 0, 0]])
     >>> test = sparse.csr_matrix([[0, 1, 0, 0], [0, 0, 0, 1]])
     >>> result = evaluate([[0, 3, 2, 1], [3, 0, 2, 1]], train, test, metrics=["hr@1", "ndcg@3"])
-    >>> result["hr@1"], result["ndcg@3"], result.by_person["hr@1"].tolist()
+    >>> result["hr@1"], round(result["ndcg@3"], 6), result.by_person["hr@1"].tolist()
     (0.5, 0.75, [1.0, 0.0])
 
     Args:
