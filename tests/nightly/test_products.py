@@ -52,9 +52,9 @@ def test_the_guide_for_products(
     visitor.press("pause")
     visitor.state("You take part")
     visitor.press("forget")
-    visitor.state("Delete what")
+    visitor.state("Delete your history")
     visitor.press("forget")
-    visitor.state("Paused")
+    assert visitor.question(), "consent is asked for again"
     assert "other tags" in person.next()
     stands = person.next()
     assert "Catalogue version 2" in stands
