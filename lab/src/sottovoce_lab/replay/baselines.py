@@ -22,6 +22,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from sottovoce.core import draw_initial_items
+from sottovoce.simulation import Popularity
 from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce_lab.baselines.ease import MAX_DENSE_ITEMS, compute_item_weights
 from sottovoce_lab.baselines.factorization import INITIAL_SCALE
@@ -83,16 +84,12 @@ class RecentPopularity(Baseline):
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:
         timeline = self.timeline
         first = max(cases.period - int(self.setting["periods"]), 0)
-        entries = np.flatnonzero((timeline.periods >= first) & (timeline.periods < cases.period))
-        weights = np.ones(len(entries))
-        if self.once:
-            users = np.searchsorted(timeline.histories.indptr, entries, side="right") - 1
-            latest = np.full(timeline.histories.n_users, np.iinfo(np.int64).min)
-            np.maximum.at(latest, users, timeline.times[entries])
-            is_latest = timeline.times[entries] == latest[users]
-            weights = is_latest / np.bincount(users, is_latest)[users]
-        n_items = cases.split.train.n_items
-        counts = np.bincount(timeline.histories.indices[entries], weights, minlength=n_items)
+        histories, times = timeline.collect_histories(
+            np.arange(timeline.histories.n_users), cases.period - 1, cases.split.train.n_items
+        )
+        since = timeline.span[first][0]
+        recent = Popularity.fit(histories.to_csr(), since=since, once=self.once, times=times)
+        counts = recent.counts.astype(np.float64)
         return rank_by_counts(counts, timeline.histories.n_users, cases, side_information)
 
 
