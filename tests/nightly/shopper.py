@@ -12,7 +12,7 @@ from tests.lacking import leave_out
 from tests.web import chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Response
 
 MINUTE_SECONDS = 60.0
 # A list that has learnt takes longest: epochs, and the polls of a page.
@@ -24,6 +24,8 @@ class Shopper:
 
     def __init__(self, browser: Browser, url: str):
         self._page = browser.new_context().new_page()
+        self._accepted_batches = 0
+        self._page.on("response", self._count_batch)
         self._page.goto(url)
 
     def log_in(self, name: str) -> None:
@@ -57,6 +59,16 @@ class Shopper:
             assert time.monotonic() < give_up, f"waited too long for {what}: {titles}"
             self._page.wait_for_timeout(250)
         return titles
+
+    def wait_for_batch(self) -> None:
+        """Wait until the proxy has accepted a batch of this page."""
+        give_up = time.monotonic() + MAX_WAIT_SECONDS
+        while not self._accepted_batches:
+            assert time.monotonic() < give_up, "waited too long for a batch"
+            self._page.wait_for_timeout(250)
+
+    def _count_batch(self, response: Response) -> None:
+        self._accepted_batches += response.url.endswith("/batches") and response.status == 202
 
     def seconds_until(self, holds: Callable[[list[str]], bool]) -> float:
         began = time.monotonic()

@@ -41,6 +41,7 @@ def test_the_guide_for_products(
     assert first[0] == "Black tea"
     visitor.press("yes")
     visitor.until(lambda titles: titles != first, "a list that has learnt")
+    visitor.wait_for_batch()
     text = person.next()
     assert "Version 2 holds for lists within a minute" in text
     seconds = visitor.seconds_until(lambda titles: "Black tea" not in titles)
