@@ -159,6 +159,8 @@ def _reason_to_dict(reason: Reason) -> dict[str, Any]:
     what, share = reason.what, reason.share
     if isinstance(what, Item):
         return {"kind": "item", "id": what.id, "title": what.title, "share": share}
+    if what is None:
+        return {"kind": "now", "share": share}
     return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
 
 

@@ -17,8 +17,9 @@ MAX_OWN_ITEMS = 1_000
 class Reason:
     """One reason for a recommendation."""
 
-    what: Item | Tag
-    """An item that the owner touched, or a tag of touched items."""
+    what: Item | Tag | None
+    """An item that the owner touched, a tag of touched items, or None: many people touch the
+    recommended item now."""
     share: float
     """The part of all reasons for the recommendation that this one has, 0..1."""
 
@@ -53,6 +54,7 @@ def build_wide_model(release: Release, *, tags_only: bool = False) -> WideModel:
         release.catalogue.tags,
         alpha=manifest.alpha,
         regularization=manifest.regularization,
+        has_shares=manifest.terms.asks_for_names,
     )
 
 

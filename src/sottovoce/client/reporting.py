@@ -1,7 +1,7 @@
 """Making a batch. Only this module turns private data into bytes that may leave the device."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,24 @@ from sottovoce.protocol.tokens import Token
 DrawWords = Callable[[int, int], NDArray[np.uint64]]
 
 
+def find_reported_rows(release: Release, moments: Mapping[str, int]) -> list[int]:
+    """Return the rows of the items that reports are made of, ascending.
+
+    These are all touched items that the catalogue knows. In a training of names, they are only
+    those that were touched last.
+
+    Args:
+        release: The current release.
+        moments: The moment when each item was touched, by item id; a later moment is larger.
+    """
+    numbers = release.catalogue.numbers
+    known = {numbers[item]: moment for item, moment in moments.items() if item in numbers}
+    if release.manifest.terms.asks_for_names:
+        latest = max(known.values(), default=0)
+        known = {row: moment for row, moment in known.items() if moment == latest}
+    return sorted(known)
+
+
 def make_batch(
     release: Release,
     rows: list[int],
@@ -34,7 +52,7 @@ def make_batch(
 
     Args:
         release: The current release; its manifest asks for reports.
-        rows: The rows of the item matrix that belong to the items that the person touched.
+        rows: The rows of the items that reports are made of (`find_reported_rows`).
         send_at: When to send the batch, in Unix seconds.
         draw_words: Draws the random words of the reports.
         entropy: Draws the batch id if there is no token.

@@ -7,9 +7,10 @@ from typing import Literal
 
 from sottovoce.client.fetching import refresh
 from sottovoce.client.http import ProxyApi
-from sottovoce.client.reporting import DrawWords, make_batch
+from sottovoce.client.reporting import DrawWords, find_reported_rows, make_batch
 from sottovoce.client.store import ClientStore, SaveResult, UnsentBatch
 from sottovoce.client.timing import (
+    MAX_JITTER_SECONDS,
     MAX_LEAD_SECONDS,
     MAX_TOKEN_WAIT_SECONDS,
     PREPARATION_SECONDS,
@@ -47,6 +48,7 @@ Outcome = Literal[
     "not open",
     "no token",
     "sitting out",
+    "too early",
     "missed",
     "paused",
     "limit reached",
@@ -70,6 +72,10 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
     "not open": "Epoch {epoch} takes no reports at this time; no batch was made.",
     "no token": "This device has no token for epoch {epoch}; no batch was made.",
     "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
+    "too early": (
+        "Reports of epoch {epoch} leave in its last quarter, so that they tell what is touched now; "
+        "sync again then."
+    ),
     "missed": "Epoch {epoch} began before this device's moment to send; no batch was made.",
     "paused": "Reporting is paused; no batch leaves until it is resumed.",
     "limit reached": "The limit is reached: no more reports leave. Lists go on.",
@@ -223,6 +229,8 @@ class SyncSession:
         if not plan.takes_part:
             return "sitting out"
         early = plan.send_at - compute_lead(manifest) - self.clock()
+        if early > MAX_JITTER_SECONDS:
+            return "too early"
         return self.monotonic() + early if self.jitter and early > 0 else self._report(release)
 
     def _find_refusal(self, manifest: Manifest) -> Outcome | None:
@@ -370,7 +378,7 @@ class SyncSession:
         saved: SaveResult = "forgotten"
         while saved == "forgotten":
             generation = self.store.generation
-            rows = release.rows_of(self.store.history.list_items())
+            rows = find_reported_rows(release, self.store.history.get_moments())
             token = self._get_token(manifest) if manifest.terms.accounts else None
             batch = make_batch(release, rows, send_at, self.draw_words, self.entropy, token)
             saved = self.store.save_batch(batch, generation)

@@ -18,6 +18,9 @@ MAX_JITTER_SECONDS = 3_600.0
 # An upper bound of `compute_lead`. If a batch of an earlier process would have to wait longer, the
 # clock was set back since it was made; then it is sent at once.
 MAX_LEAD_SECONDS = 1_200.0
+# In a training of names, devices send in the last quarter of an epoch if it is at least as long as
+# this. Otherwise a device that syncs once a day might never sync in that quarter.
+MIN_QUARTER_SECONDS = 86_400.0
 # A sync begins when the clock shows a multiple of this. Otherwise the time of the first request
 # could reveal how long the application took for its work before, such as recommending.
 SYNC_GRID_SECONDS = 10.0
@@ -57,6 +60,10 @@ def draw_plan(
     step = compute_lead(manifest) if jitter else 0.0
     earliest = now + step
     until = manifest.closes if earliest + step < manifest.closes else manifest.ends
+    # What is touched now is known best at the end of an epoch.
+    quarter = (manifest.closes - manifest.opens) / 4
+    if jitter and manifest.terms.asks_for_names and quarter >= MIN_QUARTER_SECONDS:
+        earliest, jitter = max(earliest, manifest.closes - quarter), quarter
     span = max(min(jitter, until - step - earliest), 0.0)
     return EpochPlan(manifest.epoch, takes_part, earliest + span * draw_uniform(entropy))
 

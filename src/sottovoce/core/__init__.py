@@ -19,6 +19,7 @@ from sottovoce.core.model import (
     solve_user_vectors,
     update_items,
 )
+from sottovoce.core.named import Named
 from sottovoce.core.registry import MECHANISMS, get_mechanism, register
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Histories",
     "Loudest",
     "Mechanism",
+    "Named",
     "Shape",
     "compute_gram",
     "count_reports",

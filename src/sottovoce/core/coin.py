@@ -6,7 +6,7 @@ comparison uses integers only, so attacks on floating-point noise do not apply.
 """
 
 from decimal import Decimal, localcontext
-from math import pi, sqrt, tanh
+from math import ceil, pi, sqrt, tanh
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,19 +55,45 @@ def compute_flip_threshold(epsilon: float) -> int:
         return int(exact.to_integral_value(rounding="ROUND_CEILING"))
 
 
+def compute_blanket_threshold(epsilon: float, loud: int, n_signed: int) -> int:
+    """Return gamma * 2^64, the threshold below which a word makes a report uniform.
+
+    Otherwise the report is one of `loud` directions. It is rounded up, so that the ratio of two
+    probabilities of a report never exceeds `e^epsilon`.
+
+    Args:
+        epsilon: Epsilon of the report.
+        loud: L, the number of loud directions.
+        n_signed: 2n, the number of all directions, signs counted.
+
+    >>> compute_blanket_threshold(10.0, 1, 10_760) / WORD_RANGE  # K / (K + e^10 - 1)
+    0.3281942085966766
+    """
+    # 2^64 words cannot be divided evenly among L or 2n directions: some get one word more. So gamma
+    # is computed for the likeliest loud direction and the least likely uniform direction, and
+    # rounded up. Then no ratio of probabilities exceeds e^eps.
+    max_words, min_words = -(-WORD_RANGE // loud), WORD_RANGE // n_signed
+    with localcontext() as context:
+        context.prec = 80
+        odds = (exp_epsilon(epsilon) - 1) * min_words
+        return ceil(WORD_RANGE * max_words / (odds + max_words))
+
+
 def compute_sign_gain(epsilon: float) -> float:
     """Return the expected magnitude of a randomised sign of a normal value."""
     # sqrt(2 / pi) is E|z| of a standard normal z. tanh(epsilon / 2) is P[keep] - P[flip].
     return sqrt(2 / pi) * tanh(epsilon / 2)
 
 
-def multiply_high(random_words: RandomWords, factor: int) -> NDArray[np.int64]:
+def multiply_high(
+    random_words: RandomWords, factor: int | NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return `floor(word * factor / 2^64)`: a uniform integer below `factor`.
 
-    `factor` must be below 2^32. The probabilities of two values differ by at most 2^-64.
+    `factor` must be below 2^32. An array has a factor for each word. The probabilities of two values differ by at most 2^-64.
     """
     # The two 32-bit halves are multiplied separately, because the product has up to 96 bits.
-    scale = np.uint64(factor)
+    scale = np.asarray(factor).astype(np.uint64)
     low = (random_words & _LOW_MASK) * scale
     high = (random_words >> _HALF_BITS) * scale + (low >> _HALF_BITS)
     return (high >> _HALF_BITS).astype(np.int64)

@@ -19,9 +19,8 @@ is reported (docs/reference/model.md).
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import localcontext
 from functools import cached_property
-from math import ceil, exp, floor, log2, sinh, sqrt
+from math import exp, floor, log2, sinh, sqrt
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -321,14 +320,7 @@ class Loudest(Mechanism):
     @cached_property
     def blanket_below(self) -> int:
         """The threshold gamma * 2^64: a report is uniform if its coin's word is below it."""
-        # 2^64 words cannot be divided evenly among L or 2n directions: some get one word more. So
-        # gamma is computed for the likeliest loud direction and the least likely uniform direction,
-        # and rounded up. Then no ratio of probabilities exceeds e^eps.
-        max_words, min_words = -(-coin.WORD_RANGE // self.loud), coin.WORD_RANGE // self.n_signed
-        with localcontext() as context:
-            context.prec = 80
-            odds = (coin.exp_epsilon(self.epsilon) - 1) * min_words
-            return ceil(coin.WORD_RANGE * max_words / (odds + max_words))
+        return coin.compute_blanket_threshold(self.epsilon, self.loud, self.n_signed)
 
     @property
     def gamma(self) -> float:

@@ -1,7 +1,8 @@
-"""The base class of mechanisms: rules that turn a person's gradient into k reports of four bytes.
+"""The base class of mechanisms: rules that turn a person's history into k reports of four bytes.
 
-A report names a public direction in the space of gradients and a sign: `index << 1 | bit`, bit 1
-for plus. Each report is eps-LDP by itself, whatever the history behind it.
+Most mechanisms are gradient mechanisms. Their reports name a public direction in the space of
+gradients and a sign: `index << 1 | bit`, bit 1 for plus. A report of `named` names an item. Each
+report is eps-LDP by itself, whatever the history behind it.
 
 Everything that differs between mechanisms is in their classes, one file for each: options, what the
 manifest carries, directions, reports, the estimate, the privacy event, the gain and the constants
@@ -31,6 +32,7 @@ from sottovoce.settings import Setting, check, get_settings
 
 Float32 = NDArray[np.float32]
 UInt32 = NDArray[np.uint32]
+Int64 = NDArray[np.int64]
 
 WORDS_PER_DRAW = 4
 # Positions of the words within a draw, by their use.
@@ -133,11 +135,6 @@ class Mechanism(ABC):
         gamma = 1 / (1 + rho (e^eps - 1)).
         """
 
-    @property
-    @abstractmethod
-    def gain(self) -> float:
-        """The expected agreement of one report with a unit gradient."""
-
     @final
     def event(self, reports: int, epochs: int, dummies: int = 0) -> Reporting:
         """Describe these reports of one person for the accountant.
@@ -162,14 +159,18 @@ class Mechanism(ABC):
             random_words: N x (k + 1) x 4 random words; the module's docstring describes their use.
         """
 
-    @abstractmethod
-    def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
-        """Estimate the mean gradient, M x F.
+    @property
+    def n_sums(self) -> int:
+        """The number of sums that the server keeps of an epoch: one for each direction."""
+        return self.n_directions
+
+    def to_sums(self, counts: Int64) -> Int64:
+        """Return all that the server's estimate needs: the sum of signs of each direction.
 
         Args:
-            sums: Sum of the reported signs of each direction, dummies included.
-            n_reports: Number of reports of people, without dummies.
+            counts: How often each of the `2 * n_directions` reports came (`count_reports`).
         """
+        return sum_counts(counts)
 
     @abstractmethod
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
@@ -178,6 +179,20 @@ class Mechanism(ABC):
         The result has a row for each user and a column for each of the `2 * n_directions` reports.
         It is for audits and simulated attacks. Ties are broken in a fixed order here, but at random
         on a device.
+        """
+
+    @property
+    @abstractmethod
+    def gain(self) -> float:
+        """The expected agreement of one report with a unit gradient."""
+
+    @abstractmethod
+    def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
+        """Estimate the mean gradient, M x F.
+
+        Args:
+            sums: Sum of the reported signs of each direction, dummies included.
+            n_reports: Number of reports of people, without dummies.
         """
 
     def constants(self, V: Float32) -> NamedTuple:
@@ -227,7 +242,7 @@ def compute_sign_densities(lean: Float32) -> Float32:
     return np.stack([1 - lean, 1 + lean], axis=-1).reshape(len(lean), -1)
 
 
-def count_reports(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
+def count_reports(reports: UInt32, n_directions: int) -> Int64:
     """Return how often each report `index << 1 | bit` occurs: two numbers for each direction."""
     counts = np.bincount(reports.ravel(), minlength=2 * n_directions)
     # `bincount` grows to the largest report that it sees.
@@ -236,8 +251,8 @@ def count_reports(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
     return counts.astype(np.int64)
 
 
-def sum_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sums of signs by direction, which are all that the server's estimate needs.
+def sum_counts(counts: Int64) -> Int64:
+    """Return the sums of signs by direction.
 
     >>> sum_counts(np.array([0, 3, 2, 1]))
     array([ 3, -1])
@@ -246,7 +261,7 @@ def sum_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return counts[1::2] - counts[::2]
 
 
-def sum_signs(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
+def sum_signs(reports: UInt32, n_directions: int) -> Int64:
     """Return the sums of signs by direction of these reports."""
     return sum_counts(count_reports(reports, n_directions))
 

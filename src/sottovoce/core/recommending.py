@@ -30,6 +30,9 @@ Float64 = NDArray[np.float64]
 # TAG_RIDGE was chosen on validation splits of two data sets and five budgets; 0.1 to 0.4 are as
 # good. A few items do not tell which tags somebody likes, so short histories have more ridge.
 TAG_RIDGE = 0.2
+# The same in a training of names. Its only column counts what is touched now, which a list should
+# mostly follow. Chosen on the Netflix days with seed 1003; 1 to 5 are as good.
+TAG_RIDGE_WITH_SHARES = 2.0
 RIDGE_DOUBLING_ITEMS = 60
 
 # Alpha of a model that is made of counts (`build_popularity_model`), for which no training set an
@@ -66,22 +69,40 @@ class WideModel:
     """Ridge of the factors."""
     tag_ridge: float
     """Ridge of the tags for a long history."""
+    has_shares: bool = False
+    """Whether the first column of V is what is touched now (see `from_model`)."""
 
     @classmethod
     def from_model(
-        cls, V: Float32, tags: Tags, *, alpha: float, regularization: float
+        cls,
+        V: Float32,
+        tags: Tags,
+        *,
+        alpha: float,
+        regularization: float,
+        has_shares: bool = False,
     ) -> WideModel:
-        """Add tags to an item matrix."""
+        """Add tags to an item matrix.
+
+        Args:
+            V: The item matrix, M x F.
+            tags: Tags of the items.
+            alpha: The additional weight of own items.
+            regularization: Ridge of the factors.
+            has_shares: Whether the first column of V is the share of each item among all names, as
+                in a training of names. Then it is the popularity.
+        """
         learnt = np.asarray(V.any(axis=1))
         wide = fill_new_items(V.astype(np.float64), learnt, tags)
-        popularity = estimate_popularity(wide)
+        popularity = wide[:, 0].copy() if has_shares and learnt.any() else estimate_popularity(wide)
         # The mean squared length of V's columns. For a model of zeros any number will do.
         squared = float((wide * wide).sum()) / wide.shape[1] or 1.0
         D = sparse.csr_array(tags.table * popularity[:, None])
         lengths = np.sqrt(np.asarray(D.multiply(D).sum(axis=0)).ravel())
         D = sparse.csr_array(D * (np.sqrt(squared) / np.where(lengths > 0, lengths, np.inf)))
-        tag_ridge = TAG_RIDGE * (1 + alpha) * squared
-        return cls(wide, learnt, D, popularity, alpha, regularization, tag_ridge)
+        scale = TAG_RIDGE_WITH_SHARES if has_shares else TAG_RIDGE
+        tag_ridge = scale * (1 + alpha) * squared
+        return cls(wide, learnt, D, popularity, alpha, regularization, tag_ridge, has_shares)
 
     @cached_property
     def gram(self) -> Float64:
@@ -192,29 +213,36 @@ class Taste:
         """Return the score of every item; without a history, it is the item's popularity."""
         return self.model.list_scores(self.shares.sum(axis=1), len(self.rows))
 
-    def split_score(self, item: int) -> tuple[Float64, Float64]:
-        """Split the score of an item into a part for each own item and one for each tag.
+    def split_score(self, item: int) -> tuple[Float64, Float64, float]:
+        """Split the score of an item into parts, which add up to it exactly.
 
-        The parts add up to the score exactly. The part of an own item is what it contributes
-        through the factors. What own items contribute through a tag is the part of that tag.
+        Returns:
+            A part for each own item: what it contributes through the factors. A part for each tag:
+            what all own items contribute through it. And one part for what is touched now: what all
+            own items contribute through the shares, if the model has them.
         """
-        factors = self.model.V.shape[1]
+        factors, n_shares = self.model.V.shape[1], int(self.model.has_shares)
         row = self.model.rows([item])[0]
-        return row[:factors] @ self.shares[:factors], row[factors:] * self.shares[factors:].sum(1)
+        own = row[n_shares:factors] @ self.shares[n_shares:factors]
+        tags = row[factors:] * self.shares[factors:].sum(1)
+        return own, tags, float(row[:n_shares] @ self.shares[:n_shares].sum(1))
 
     def list_reasons(
         self, item: int, max_reasons: int = MAX_REASONS
-    ) -> list[tuple[int | Tag, float]]:
+    ) -> list[tuple[int | Tag | None, float]]:
         """Return the largest positive parts of a score, as fractions of all positive parts.
 
-        Reasons are own items, by number, and tags that an own item has.
+        Reasons are own items, by number, tags that an own item has, and None: that many people
+        touch the item now.
         """
         reasons = sorted(self._positive_parts(item), key=lambda reason: -reason[1])
         total = sum(part for _, part in reasons)
         return [(reason, part / total) for reason, part in reasons[:max_reasons]]
 
-    def _positive_parts(self, item: int) -> Iterator[tuple[int | Tag, float]]:
-        own, tags = self.split_score(item)
+    def _positive_parts(self, item: int) -> Iterator[tuple[int | Tag | None, float]]:
+        own, tags, now = self.split_score(item)
+        if now > 0 and self.model.learnt[item]:
+            yield None, now
         for row, part in zip(self.rows, own.tolist(), strict=True):
             # The factors of a new item come from its tags, so only tags are reasons for it.
             if part > 0 and self.model.learnt[item]:

@@ -15,7 +15,7 @@ from operator import gt, lt, ne
 from typing import Any, Literal, Self
 
 from sottovoce.characters import pluralize
-from sottovoce.core import MECHANISMS
+from sottovoce.core import MECHANISMS, Named
 from sottovoce.core.bounds import MAX_DUMMIES, MAX_FACTORS, MAX_ITEMS, MAX_REPORTS
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import ProtocolError
@@ -159,6 +159,11 @@ class Terms:
         """
         lines = self.promise(charges, turns=turns).summarize(turns * self.reports)
         return [TRIAL_SENTENCE, *lines] if self.trial else lines
+
+    @property
+    def asks_for_names(self) -> bool:
+        """Whether reports name items instead of telling a gradient."""
+        return issubclass(MECHANISMS[self.mechanism], Named)
 
     @property
     def cost(self) -> Fraction:

@@ -28,6 +28,7 @@ ENGINE_MODULES = {
     "reference": "sottovoce.simulation.reference",
 }
 AUTO_ENGINE = "auto"
+COMPILED_ENGINES = ("cpu", "cuda")
 # `auto` uses the reference engine if the training takes it at most about this long. Compiling
 # `loudest` for the cpu engine takes about twice as long, once on each machine.
 MAX_REFERENCE_SECONDS = 10.0
@@ -108,7 +109,10 @@ def build_engine(
     if resample is not None:
         parts = parts.resample(resample)
     n_people = resample or parts.n_users
-    if name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings):
+    is_small = name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings)
+    # Names are drawn in one pass of numpy over all people, so no engine has a kernel for them. Ray
+    # divides the people among its processes all the same.
+    if is_small or (settings.asks_for_names and name in COMPILED_ENGINES):
         package = load_engine_package("reference")
         engine_options = package.Options()
     engine: Engine = package.build(parts, settings, engine_options)

@@ -442,7 +442,8 @@ class FederatedMF:
     ) -> tuple[float, list[tuple[Any, float]]]:
         """Return the score of an item and the reasons for it, as a device gives them.
 
-        A reason is an own item or a `Tag`, with its share of all that speaks for the item.
+        A reason is an own item, a `Tag`, or None for what many people touch now, with its share of
+        all that speaks for the item.
 
         Args:
             userid: The user.
@@ -462,7 +463,7 @@ class FederatedMF:
         shares = model.shares(own, np.ones(len(own)) if weights is None else weights)
         taste = Taste(model, tags, own, shares)
         reasons = [
-            (reason if isinstance(reason, Tag) else self.item_ids.item(reason), share)
+            (self.item_ids.item(reason) if isinstance(reason, int) else reason, share)
             for reason, share in taste.list_reasons(item, max_reasons)
         ]
         return float(taste.scores()[item]), reasons

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Mechanism, compute_gram, sum_signs
+from sottovoce.core import Mechanism, compute_gram, count_reports
 from sottovoce.core.bounds import is_within_bounds
 from sottovoce.data.streams import stream
 from sottovoce.errors import DivergedError, SettingsError
@@ -29,7 +29,8 @@ class ReportSums:
     """All that the server learns from one epoch."""
 
     sums: NDArray[np.int64]
-    """For each direction, the sum of the signs of its reports."""
+    """For each direction, the sum of the signs of its reports; in a training of names, how often
+    each outcome was reported (`Mechanism.to_sums`)."""
     n_reports: int
 
 
@@ -89,16 +90,11 @@ class Engine(ABC):
         """
         # `collect` converts V for itself; the update below needs the converted V, too.
         V = self.check_items(V)
-        collected = self.collect(V, epoch)
-        sums = collected.sums
-        # If each person takes part in few epochs, an epoch may have no participant. Its estimate is
-        # 0, and it has no dummies, because no proxy sends anything.
-        if collected.n_reports:
-            sums = sums + self._draw_dummies(epoch)
+        collected = self.collect_with_dummies(V, epoch)
         # At least 1, so that the estimate of an empty epoch is 0 and not 0 / 0.
         V = compute_next_items(
             V,
-            sums,
+            collected.sums,
             max(collected.n_reports, 1),
             epoch + 1,
             self.settings,
@@ -106,6 +102,15 @@ class Engine(ABC):
             row_limit=row_limit,
         )
         return V, collected.n_reports
+
+    def collect_with_dummies(self, V: Float32, epoch: int) -> ReportSums:
+        """Add up all reports of one epoch, and the dummies that the proxy adds."""
+        collected = self.collect(V, epoch)
+        # If each person takes part in few epochs, an epoch may have no participant. Then it has no
+        # dummies either, because no proxy sends anything.
+        if not collected.n_reports:
+            return collected
+        return ReportSums(collected.sums + self._draw_dummies(epoch), collected.n_reports)
 
     def check_items(self, V: Float32) -> Float32:
         """Check an item matrix, and convert it to a writable float32 array in C order.
@@ -126,11 +131,11 @@ class Engine(ABC):
         return np.require(V, np.float32, ["C", "W"])
 
     def _draw_dummies(self, epoch: int) -> NDArray[np.int64]:
-        """Return the sums of signs of the dummies that the proxy adds."""
+        """Return the sums of the dummies that the proxy adds."""
         n_directions = self.mechanism.n_directions
         chance = stream(self.settings.seed, "dummy", epoch)
         reports = chance.integers(2 * n_directions, size=self.settings.dummies, dtype=np.uint32)
-        return sum_signs(reports, n_directions)
+        return self.mechanism.to_sums(count_reports(reports, n_directions))
 
     def close(self) -> None:  # noqa: B027 - most engines have nothing to release
         """Release processes, memory on a card and the like."""
@@ -175,6 +180,7 @@ class LocalEngine(Engine):
             holdout.candidates,
             alpha=self.settings.alpha,
             regularization=self.settings.compute_user_ridge(V),
+            has_shares=self.settings.asks_for_names,
         )
 
 
@@ -211,7 +217,7 @@ class PartedEngine(Engine):
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
         # Sums are whole numbers, so any division into parts gives the same sums.
-        sums, n_reports = np.zeros(self.mechanism.n_directions, np.int64), 0
+        sums, n_reports = np.zeros(self.mechanism.n_sums, np.int64), 0
         for part in self._map_reporting_parts(lambda engine: engine.collect(V, epoch)):
             sums += part.sums
             n_reports += part.n_reports

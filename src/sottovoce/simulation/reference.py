@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, solve_user_vectors, sum_signs
+from sottovoce.core import Histories, count_reports, solve_user_vectors
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Engine, LocalEngine, ReportSums, build_local_engine
 from sottovoce.simulation.population import Part, Parts
@@ -42,11 +42,11 @@ class ReferenceEngine(LocalEngine):
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
         n_directions = self.mechanism.n_directions
-        sums, n_reports = np.zeros(n_directions, np.int64), 0
+        counts, n_reports = np.zeros(2 * n_directions, np.int64), 0
         for reports in self._make_reports(V, epoch):
-            sums += sum_signs(reports, n_directions)
+            counts += count_reports(reports, n_directions)
             n_reports += reports.size
-        return ReportSums(sums, n_reports)
+        return ReportSums(self.mechanism.to_sums(counts), n_reports)
 
     def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         no_reports = np.empty((0, self.settings.reports), np.uint32)

@@ -2,20 +2,23 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core import Named
 from sottovoce.errors import CheckpointError
 from sottovoce.simulation.evaluation.quality import NEGATIVES_METRIC
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.interface import Engine
-from sottovoce.training import Settings, make_first_items
+from sottovoce.training import NameCounts, Settings, make_first_items
 
 Record = dict[str, Any]
+# Name of the table of counts in the checkpoint of a training of names.
+COUNTS_NAME = "name_counts"
 
 
 @dataclass(frozen=True)
@@ -28,22 +31,45 @@ class TrainingState:
     """Duration of the last epoch."""
     n_reports: int = 0
     """Reports in the last epoch."""
+    names: NameCounts | None = None
+    """In a training of names, what was counted so far."""
+
+    def add_items(self, n_items: int) -> "TrainingState":
+        """Return the state for a catalogue of `n_items` items, of which the last ones are new."""
+        new_rows = np.zeros((n_items - len(self.V), self.V.shape[1]), np.float32)
+        names = None if self.names is None else self.names.add_items(n_items)
+        return replace(self, V=np.concatenate([self.V, new_rows]), names=names)
 
 
 def start_training(settings: Settings, n_items: int) -> TrainingState:
     """Return the state before the first epoch."""
-    return TrainingState(0, make_first_items(settings, n_items))
+    names = NameCounts.make_empty(n_items) if settings.asks_for_names else None
+    return TrainingState(0, make_first_items(settings, n_items), names=names)
 
 
 def train(
     settings: Settings, engine: Engine, start: TrainingState, *, row_limit: float = 0.0
 ) -> Iterator[TrainingState]:
     """Run the epochs that are left, and yield the state after each."""
-    V = start.V
-    for epoch in range(start.epochs_done, settings.epochs):
-        started = time.perf_counter()
-        V, n_reports = engine.learn(V, epoch, row_limit=row_limit)
-        yield TrainingState(epoch + 1, V, time.perf_counter() - started, n_reports)
+    state = start
+    while state.epochs_done < settings.epochs:
+        state = run_epoch(engine, state, row_limit=row_limit)
+        yield state
+
+
+def run_epoch(engine: Engine, state: TrainingState, *, row_limit: float = 0.0) -> TrainingState:
+    """Run the next epoch, and return the state after it."""
+    started, epoch = time.perf_counter(), state.epochs_done
+    if state.names is None:
+        names = None
+        V, n_reports = engine.learn(state.V, epoch, row_limit=row_limit)
+    else:
+        assert isinstance(engine.mechanism, Named)
+        collected = engine.collect_with_dummies(state.V, epoch)
+        counts, n_reports = collected.sums, collected.n_reports
+        names = state.names.add_epoch(engine.mechanism, counts, n_reports, engine.settings.fade)
+        V = names.make_items()
+    return TrainingState(epoch + 1, V, time.perf_counter() - started, n_reports, names)
 
 
 @dataclass
@@ -88,7 +114,8 @@ class TrainingLog:
                 "file"
             )
         # `seconds` and `n_reports` of the state stay 0: the record of the last epoch has them.
-        log.state = TrainingState(saved.epochs_done, saved.V)
+        names = NameCounts(saved.arrays[COUNTS_NAME]) if settings.asks_for_names else None
+        log.state = TrainingState(saved.epochs_done, saved.V, names=names)
         log.records = list(saved.extra["epochs"])
         return log
 
@@ -117,7 +144,8 @@ class TrainingLog:
             # The checkpoint includes the metrics, so a continued run need not measure them again.
             if self.checkpoint:
                 extra = {**(self.identity or {}), "epochs": self.records}
-                model = ModelFile(state.V, self.settings, state.epochs_done, extra)
+                arrays = {} if state.names is None else {COUNTS_NAME: state.names.table}
+                model = ModelFile(state.V, self.settings, state.epochs_done, extra, arrays)
                 write_model(self.checkpoint, model)
             on_epoch(self.records[-1])
 

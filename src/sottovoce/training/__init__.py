@@ -2,6 +2,7 @@
 
 from sottovoce.training.budget import Budget
 from sottovoce.training.items import compute_next_items, inherit_items, make_first_items
+from sottovoce.training.names import NameCounts
 from sottovoce.training.planning import (
     choose_base_settings,
     list_presets,
@@ -19,6 +20,7 @@ from sottovoce.training.settings import (
 __all__ = [
     "DEFAULT_PRESET",
     "Budget",
+    "NameCounts",
     "Participation",
     "Settings",
     "choose_base_settings",

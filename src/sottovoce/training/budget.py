@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
+from fractions import Fraction
+from math import ceil, nextafter
 
 from sottovoce.core.coin import MIN_EPSILON
 from sottovoce.errors import SettingsError
@@ -126,6 +127,15 @@ def complete_budget(preset: str, budget: Budget | None) -> Budget | None:
     """
     preset_budget = PRESET_BUDGETS.get(preset)
     return budget.fill_from(preset_budget) if budget and preset_budget else budget or preset_budget
+
+
+def divide_budget(budget: float, reports: int) -> float:
+    """Return the largest epsilon of a report with which the sum of all reports fits the budget."""
+    epsilon = budget / reports
+    # A ledger adds exact fractions, and the quotient of floats may be above the exact quotient.
+    while Fraction(epsilon) * reports > Fraction(budget):
+        epsilon = nextafter(epsilon, 0.0)
+    return epsilon
 
 
 def find_min_dummies(event: Reporting, target: float, delta: float) -> int:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sottovoce.core import draw_initial_items, rotate_factors, update_items
 from sottovoce.core.bounds import flush_small_entries
 from sottovoce.core.mechanism import Mechanism
+from sottovoce.training.names import NameCounts
 from sottovoce.training.settings import Settings
 
 # Default limit on the length of a row of the estimate, in multiples of the typical row length.
@@ -24,6 +25,8 @@ FULL_MEMORY_EPOCHS = 20
 
 def make_first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
     """Return the item matrix that devices receive for their first epoch."""
+    if settings.asks_for_names:
+        return NameCounts.make_empty(n_items).make_items()
     V = draw_initial_items(
         n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
     )

@@ -10,11 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import ceil, floor, inf, nextafter, sqrt
+from math import ceil, floor, inf, sqrt
 from typing import Any
 
-from sottovoce.core import Shape, get_mechanism
+from sottovoce.core import Loudest, Named, Shape, get_mechanism
 from sottovoce.core.bounds import (
     MAX_DUMMIES,
     MAX_FACTOR_PRODUCTS,
@@ -31,10 +30,12 @@ from sottovoce.training.budget import (
     PRESET_BUDGETS,
     Budget,
     complete_budget,
+    divide_budget,
     estimate_min_dummies,
     find_max_reports,
     find_min_dummies,
 )
+from sottovoce.training.naming import plan_names
 from sottovoce.training.options import DEFAULT_CROWD_EPSILON, OPTION_RULES
 from sottovoce.training.settings import DEFAULT_PRESET, Settings, list_basic_presets
 
@@ -76,8 +77,8 @@ MIN_USEFUL_EPSILON = 0.25
 # Largest number of reports of one person that a plan considers. More would teach nothing, so the
 # rest of a larger local budget is not spent.
 MAX_USEFUL_REPORTS = 3_000
-# Largest epsilon of a report if only popularity can be learnt.
-POPULARITY_EPSILON = 10.0
+# A training without an end learns names up to this local budget, and taste with a larger one.
+MAX_NAMING_BUDGET = 50.0
 
 # If dummies hide people who take turns, a plan has fewer epochs, so that an epoch has at most
 # MAX_DUMMIES_PER_REPORT dummies for each report of people. But it has at least
@@ -88,8 +89,11 @@ MIN_EPOCHS_WITH_DUMMIES = 4
 # number.
 MAX_DUMMY_LOUD_SCALE = 2.0
 
-# An operator who gives one of these settings asks for more than popularity.
-PERSONAL_MODEL_SETTINGS = ("factors", "epsilon", "reports", "epochs", "lifetime", "half_life")
+# An operator who gives one of these settings asks for a model of tastes.
+TASTE_SETTINGS = (
+    *("mechanism", "factors", "alpha", "ridge", "epsilon", "reports", "epochs", "lifetime"),
+    *Loudest.options(),
+)
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,9 @@ def plan_training(
     if budget is None:
         is_planned = get_mechanism(settings.mechanism).is_planned
         return _fit_model(settings, public, fixed) if is_planned else settings
-    if budget.local is None:
+    if settings.asks_for_names:
+        plan = plan_names(settings, budget, people, items, fixed)
+    elif budget.local is None:
         plan = _plan_central(settings, budget, public, fixed)
     elif budget.central is None:
         plan = _plan_local(settings, budget, public, fixed)
@@ -186,30 +192,26 @@ def choose_base_settings(preset: str, fixed: Mapping[str, Any]) -> Settings:
 def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     """Plan a training without an end, with the usual half-life unless one is given.
 
-    If few people report, the function warns and plans a training that ends. Without an end, the
-    reports that such a training remembers would be enough for one factor only, and the model would
-    get worse with every epoch.
+    With a local budget of at most `MAX_NAMING_BUDGET`, reports name items: what people touch now is
+    then worth more than what they like in general.
 
     Args:
         people: Number of people, as for `plan_training`.
         items: Number of items, as for `plan_training`.
         options: All other arguments of `plan_training`.
     """
+    budget = complete_budget(options.get("preset", DEFAULT_PRESET), options.get("budget"))
+    given = {name for name, value in options.items() if value is not None}
+    is_small = budget is not None and (budget.local or inf) <= MAX_NAMING_BUDGET
+    if is_small and given.isdisjoint(TASTE_SETTINGS):
+        options = {**options, "mechanism": Named.name}
     ending = plan_training(people, items, **options)
     if ending.half_life:
         return ending
     # The half-life follows from the number of epochs, and the factors follow from the half-life, so
     # plan twice.
     half_life = ending.to_endless().half_life
-    endless = plan_training(people, items, **{**options, "half_life": half_life})
-    if endless.factors > 1 or "factors" in options or options.get("budget") is None:
-        return endless
-    warnings.warn(
-        f"so few people teach little: the training ends after {ending.epochs} epochs of reports; "
-        "begin another training when many tastes or items have changed",
-        stacklevel=2,
-    )
-    return ending
+    return plan_training(people, items, **{**options, "half_life": half_life})
 
 
 def list_presets() -> list[str]:
@@ -291,7 +293,7 @@ def _plan_local(
     # The signal of m reports within a budget B is proportional to m gain(B / m)^2. It may be
     # largest for a few precise reports or for many vague ones.
     reports = _rank_report_counts(settings, budget, public.items, fixed)[0]
-    if reports > MAX_USEFUL_REPORTS and fixed.keys().isdisjoint(PERSONAL_MODEL_SETTINGS):
+    if reports > MAX_USEFUL_REPORTS and fixed.keys().isdisjoint(TASTE_SETTINGS):
         smaller = replace(budget, local=(budget.local or 0) * MAX_USEFUL_REPORTS / reports)
         warnings.warn(
             f"of a budget of {budget.local:g} only about {smaller.local:.0f} is spent: "
@@ -300,7 +302,9 @@ def _plan_local(
         )
         reports, budget = MAX_USEFUL_REPORTS, smaller
     if _is_signal_too_weak(reports, settings, budget, public, fixed):
-        return _plan_popularity_only(settings, budget, public, fixed)
+        # Only popularity can be learnt, and counting names learns it best.
+        names = choose_base_settings(Named.name, {"seed": settings.seed})
+        return plan_names(names, budget, public.people, public.items, {})
     return _plan_reports(reports, settings, budget, public, fixed)
 
 
@@ -313,27 +317,12 @@ def _is_signal_too_weak(
 ) -> bool:
     """Return whether `reports` reports of each person can teach nothing but popularity."""
     assert budget.local is not None
-    if not fixed.keys().isdisjoint(PERSONAL_MODEL_SETTINGS):
+    if not fixed.keys().isdisjoint(TASTE_SETTINGS):
         return False
     gain = _compute_gain(settings.mechanism, budget.local / reports, public.items)
     is_few = reports < MIN_REPORTS_FOR_FACTORS
     min_signal = MIN_SIGNAL_FOR_TURNS if is_few else MIN_SIGNAL_FOR_FACTORS
     return _compute_signal(public, reports, gain) < min_signal
-
-
-def _plan_popularity_only(
-    settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
-) -> Settings:
-    """Plan a single epoch with all reports.
-
-    In a first epoch, all items of a person are equally loud, so popularity is learnt best.
-    """
-    assert budget.local is not None
-    # One factor needs only the counts of items. Many reports of a small epsilon estimate them best.
-    reports = ceil(budget.local / POPULARITY_EPSILON)
-    epsilon = max(_divide_budget(budget.local, reports), MIN_EPSILON)
-    settings = settings.copy_with(reports=reports, epochs=1, epsilon=epsilon)
-    return _fit_model(settings, public, fixed)
 
 
 def _plan_both(
@@ -411,18 +400,9 @@ def _plan_reports(
     gain = _compute_gain(settings.mechanism, epsilon, public.items)
     by_turns = _compute_signal(public, reports, gain) >= MIN_SIGNAL_FOR_TURNS
     plan = settings.copy_with(**_distribute_reports(reports, fixed, by_turns=by_turns))
-    per_report = _divide_budget(budget.local, plan.reports * plan.max_turns)
+    per_report = divide_budget(budget.local, plan.reports * plan.max_turns)
     epsilon = fixed.get("epsilon") or min(max(per_report, MIN_EPSILON), MAX_EPSILON)
     return _fit_model(plan.copy_with(epsilon=epsilon), public, fixed)
-
-
-def _divide_budget(budget: float, reports: int) -> float:
-    """Return the largest epsilon of a report with which the sum of all reports fits the budget."""
-    epsilon = budget / reports
-    # A ledger adds exact fractions, and the quotient of floats may be above the exact quotient.
-    while Fraction(epsilon) * reports > Fraction(budget):
-        epsilon = nextafter(epsilon, 0.0)
-    return epsilon
 
 
 def _plan_central(

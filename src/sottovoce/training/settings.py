@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS, Mechanism, Shape, get_mechanism
+from sottovoce.core import MECHANISMS, Mechanism, Named, Shape, get_mechanism
 from sottovoce.core.bounds import (
     MAX_ALPHA,
     MAX_DUMMIES,
@@ -222,6 +222,11 @@ class Settings:
     def share(self) -> float:
         """The fraction of people who take part in an epoch: E / T."""
         return self.turns / self.epochs
+
+    @property
+    def asks_for_names(self) -> bool:
+        """Whether reports name items instead of telling a gradient."""
+        return issubclass(get_mechanism(self.mechanism), Named)
 
     @property
     def fade(self) -> float:

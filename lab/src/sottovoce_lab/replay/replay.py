@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW, coin
+from sottovoce.core.named import find_latest
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
 from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
-from sottovoce.simulation.training import TrainingState, start_training
-from sottovoce.training import Settings, compute_next_items
+from sottovoce.simulation.training import TrainingState, run_epoch, start_training
+from sottovoce.training import Settings
 from sottovoce_lab.replay.baselines import (
     RECENT_POPULARITY_NAME,
     BaselineContest,
@@ -76,8 +77,8 @@ class Period:
 
     number: int
     """From 0: the number of epochs before it."""
-    V: Float32
-    """V after the epochs before it, with rows of zeros for items that arrive in it."""
+    state: TrainingState
+    """The model after the epochs before it, with rows of zeros for items that arrive in it."""
     people: int
     """Number of people who took part."""
     joined: int
@@ -87,6 +88,11 @@ class Period:
     """None if nobody could be tested, as in the first period."""
     tested_on_new: CaseResults | None
     """The same for new items only, in the later periods."""
+
+    @property
+    def V(self) -> Float32:
+        """The item matrix of `state`."""
+        return self.state.V
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +150,7 @@ def run_replay(
     frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
     # Until tastes change both timelines are the same, so nothing is trained twice.
     periods = [] if after is None else after.periods[:frozen_at]
-    start = None if after is None else TrainingState(frozen_at, after.periods[frozen_at].V)
+    start = None if after is None else after.periods[frozen_at].state
     baselines = make_baselines(
         timeline,
         plan.settings.seed,
@@ -176,10 +182,6 @@ def draw_participants(timeline: Timeline, settings: Settings) -> NDArray[np.bool
     return takes
 
 
-def _add_items(V: Float32, n_items: int) -> Float32:
-    return np.concatenate([V, np.zeros((n_items - len(V), V.shape[1]), np.float32)])
-
-
 def _run_periods(
     timeline: Timeline,
     plan: ReplayPlan,
@@ -189,25 +191,26 @@ def _run_periods(
 ) -> Iterator[Period]:
     settings, sizes = plan.settings, timeline.catalogue_sizes
     state = start or start_training(settings, int(sizes[0]))
-    frozen, takes = state.V, draw_participants(timeline, settings)
+    frozen, takes = state, draw_participants(timeline, settings)
     for number in range(state.epochs_done, timeline.n_periods):
         began = time.perf_counter()
-        V = _add_items(state.V, int(sizes[number]))
+        before = state.add_items(int(sizes[number]))
         # The frozen model learns nothing more, but new items need rows in it, too.
-        frozen = V if number <= frozen_at else _add_items(frozen, len(V))
-        models = {MODEL_NAME: V}
+        frozen = before if number <= frozen_at else frozen.add_items(len(before.V))
+        models = {MODEL_NAME: before.V}
         if number > frozen_at:
-            models[FROZEN_NAME] = frozen
+            models[FROZEN_NAME] = frozen.V
         # Before the epoch: the model has not seen this period yet.
         tested = _test(timeline, plan, number, models, contest)
         tested_on_new = None
         if number in timeline.later:
-            tested_on_new = _test(timeline, plan, number, {MODEL_NAME: V}, contest, only_new=True)
-        state = _run_epoch(timeline, plan, TrainingState(number, V), takes[number])
+            only_model = {MODEL_NAME: before.V}
+            tested_on_new = _test(timeline, plan, number, only_model, contest, only_new=True)
+        state = _run_epoch(timeline, plan, before, takes[number])
         people = state.n_reports // settings.reports
         joined = int((timeline.joined <= number).sum())
         seconds = time.perf_counter() - began
-        yield Period(number, V, people, joined, seconds, tested, tested_on_new)
+        yield Period(number, before, people, joined, seconds, tested, tested_on_new)
 
 
 def _test(
@@ -235,15 +238,11 @@ def _run_epoch(
 ) -> TrainingState:
     """Return the state after the reports of those who take part at the end of a period."""
     users, settings = np.flatnonzero(takes), plan.settings
-    n_items, number = len(state.V), state.epochs_done
-    histories, _ = timeline.collect_histories(users, number, n_items)
+    histories, times = timeline.collect_histories(users, state.epochs_done, len(state.V))
+    if settings.asks_for_names:
+        histories = find_latest(histories, times)
     # Who takes part has been drawn already: in the engine, all of these people take part.
     everybody = replace(settings, lifetime=0)
     people = WholeParts(Part(People(histories, chosen=users)))
     with build_engine(plan.engine, people, everybody, **plan.engine_options) as engine:
-        collected = engine.collect(state.V, number)
-    # If few people take turns, an epoch may have no reports: then it estimates nothing.
-    n_reports = max(collected.n_reports, 1)
-    mechanism = settings.build(n_items)
-    V = compute_next_items(state.V, collected.sums, n_reports, number + 1, settings, mechanism)
-    return TrainingState(number + 1, V, n_reports=collected.n_reports)
+        return run_epoch(engine, state)

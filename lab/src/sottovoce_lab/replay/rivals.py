@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sottovoce.core.recommending import WideModel, build_popularity_model, weigh_histories
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
+from sottovoce.simulation.evaluation.lists import make_device_model
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
 from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
 from sottovoce.training import Settings
@@ -86,10 +87,9 @@ def rank_models(
     """Rank by models with a row for each item of the catalogue, and by popularity of all time."""
     ranks: dict[str, CaseRanks] = {}
     for name, V in models.items():
-        ridge = settings.compute_user_ridge(V)
         nothing = SideInformation(make_empty_tags(len(V)), None)
         for suffix, side in (("", side_information), (PLAIN_SUFFIX, nothing)):
-            wide = WideModel.from_model(V, side.tags, alpha=settings.alpha, regularization=ridge)
+            wide = make_device_model(V, settings, side.tags)
             ranks[name + suffix] = rank_wide(wide, cases, side)
     counts = timeline.counts[: cases.period, : cases.split.train.n_items].sum(axis=0)
     popularity = rank_by_counts(counts, timeline.histories.n_users, cases, side_information)

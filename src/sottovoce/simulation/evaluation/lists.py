@@ -21,7 +21,13 @@ Float64 = NDArray[np.float64]
 def make_device_model(V: Float32, settings: Settings, tags: Tags) -> WideModel:
     """Return the model as devices use it."""
     ridge = settings.compute_user_ridge(V)
-    return WideModel.from_model(V, tags, alpha=settings.alpha, regularization=ridge)
+    return WideModel.from_model(
+        V,
+        tags,
+        alpha=settings.alpha,
+        regularization=ridge,
+        has_shares=settings.asks_for_names,
+    )
 
 
 def to_factors(

@@ -90,10 +90,18 @@ class SideInformation:
         return " and ".join(parts)
 
     def compute_ranks(
-        self, V: Float32, candidates: Candidates, *, alpha: float, regularization: float
+        self,
+        V: Float32,
+        candidates: Candidates,
+        *,
+        alpha: float,
+        regularization: float,
+        has_shares: bool = False,
     ) -> Ranks:
         """Rank the test items as devices with an item matrix and this side information do."""
-        model = WideModel.from_model(V, self.tags, alpha=alpha, regularization=regularization)
+        model = WideModel.from_model(
+            V, self.tags, alpha=alpha, regularization=regularization, has_shares=has_shares
+        )
         return rank_devices(model, candidates, self.weights)
 
 

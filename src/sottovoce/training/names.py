@@ -1,0 +1,82 @@
+"""The server's memory in a training of names: what was named lately, and in the long run.
+
+The first column of the item matrix of such a training, `now`, is the share of each item among
+present names. It is published smoothed, never as raw counts: in a small epoch, a name that came once
+is probably true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core.named import Named
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+# The share of an item is smoothed as if this many further reports had named items in the proportions
+# of the long run.
+LONG_RUN_REPORTS = 1_000.0
+# The long run begins as if this many reports had named all items equally often.
+EQUAL_REPORTS = 100.0
+# Number of rows of the table of counts.
+TABLE_ROWS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class NameCounts:
+    """Estimates of how often each item was named.
+
+    An item that joins the catalogue later has fewer reports in which it could be named.
+    """
+
+    table: Float64
+    """4 x M. Row 0: how often each item was named lately; the older an epoch, the less it weighs.
+    Row 1: the reports behind row 0. Row 2: how often it was named in all epochs. Row 3: the reports
+    behind row 2."""
+
+    @classmethod
+    def make_empty(cls, n_items: int) -> Self:
+        """Return the counts before the first epoch."""
+        return cls(np.zeros((TABLE_ROWS, n_items)))
+
+    def add_items(self, n_items: int) -> Self:
+        """Return the counts for a catalogue of `n_items` items, of which the last ones are new."""
+        new_items = np.zeros((TABLE_ROWS, n_items - self.table.shape[1]))
+        return type(self)(np.concatenate([self.table, new_items], axis=1))
+
+    def add_epoch(self, mechanism: Named, counts: Int64, n_reports: int, fade: float) -> Self:
+        """Return the counts after another epoch.
+
+        Args:
+            mechanism: The mechanism of the epoch.
+            counts: How often each outcome was reported, dummies included.
+            n_reports: Number of reports of people, without dummies.
+            fade: The factor by which earlier epochs lose weight.
+        """
+        named = n_reports * mechanism.estimate(counts, n_reports)[:, 0]
+        both = np.stack([named, np.full(len(named), float(n_reports))])
+        recent, lasting = self.table[:2], self.table[2:]
+        return type(self)(np.concatenate([fade * recent + both, lasting + both]))
+
+    def make_items(self) -> Float32:
+        """Return the item matrix, M x 1: `now`, the smoothed share of each item.
+
+        An item that nobody could name yet has the share 0, from which devices see that it is new.
+        """
+        recent, recent_reports, lasting, lasting_reports = self.table
+        n_items = len(recent)
+        # Estimates of rare items are below 0 as often as above, but no share is.
+        lasting = np.maximum(lasting, 0.0) + EQUAL_REPORTS / n_items
+        long_run = lasting / (lasting_reports + EQUAL_REPORTS)
+        shares = np.maximum(recent, 0.0) + LONG_RUN_REPORTS * long_run
+        shares /= recent_reports + LONG_RUN_REPORTS
+        is_old = lasting_reports > 0
+        # Before the first epoch, all items have the same share.
+        shares = np.where(is_old, shares, 0.0) if is_old.any() else np.ones(n_items)
+        return np.asarray((shares / shares.sum())[:, None], np.float32)

@@ -1,0 +1,137 @@
+"""The plan of a training of names: the number of reports, their epsilon, dummies and the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import log
+from typing import Any
+
+import numpy as np
+
+from sottovoce.core import Named, Shape
+from sottovoce.core.bounds import MAX_DUMMIES
+from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import Reporting
+from sottovoce.training.budget import (
+    Budget,
+    divide_budget,
+    estimate_min_dummies,
+    find_min_dummies,
+)
+from sottovoce.training.settings import Settings
+
+# The turns of a person are spread over at least this many epochs. Otherwise most reports of an epoch
+# would come from people who have just joined, and they are not representative.
+MIN_NAMING_EPOCHS = 20
+# The half-life of names, in epochs, by the smallest number of reports in an epoch: with fewer
+# reports, an epoch needs the help of earlier ones. Chosen on the Netflix days with seeds 1003 and
+# 1004 (lab/docs/report.md).
+HALF_LIVES = ((300.0, 0.5), (100.0, 1.0), (0.0, 2.0))
+# Share of all names that an item on a list of what is touched now has, about. A plan for a central
+# budget weighs the noise of dummies against it.
+CHART_SHARE = 0.003
+# A plan for a central budget tries values of epsilon in these steps, and none that is further below
+# the logarithm of K: almost all of its reports would be uniform.
+EPSILON_STEP = 0.25
+MAX_EPSILON_BELOW_LOG = 3.0
+
+
+def plan_names(
+    settings: Settings, budget: Budget, people: int, n_items: int, fixed: Mapping[str, Any]
+) -> Settings:
+    """Plan a training of names.
+
+    Args:
+        settings: The settings to start from, with the fixed values.
+        budget: The budget of each person, which must be local.
+        people: Number of people who take part in the training.
+        n_items: Number of items in the catalogue.
+        fixed: Settings that stay as they are.
+
+    Raises:
+        SettingsError: There is no local budget, or no number of dummies meets the central one.
+    """
+    if budget.local is None:
+        raise SettingsError("a training of names needs a local budget: name one (--budget)")
+    plans = list(_list_candidates(settings, budget, n_items, fixed))
+    signals = [_compute_signal(plan, people, n_items) for plan in plans]
+    if not plans:
+        raise SettingsError(
+            f"a central budget of {budget.central:g} needs more than {MAX_DUMMIES:,} dummies in "
+            "every epoch: name a larger budget"
+        )
+    best = plans[int(np.argmax(signals))]
+    if budget.central is not None and "dummies" not in fixed:
+        # Only the best candidate gets the exact number, which takes longer than the estimate.
+        best = best.copy_with(
+            dummies=find_min_dummies(best.event(n_items), budget.central, budget.delta)
+        )
+    half_life = choose_half_life(people * best.share * best.reports)
+    return best.copy_with(half_life=half_life) if best.half_life else best
+
+
+def choose_half_life(reports: float) -> float:
+    """Return the half-life of names in epochs.
+
+    Args:
+        reports: Expected number of reports in an epoch.
+
+    >>> choose_half_life(3_000), choose_half_life(200), choose_half_life(5)
+    (0.5, 1.0, 2.0)
+    """
+    return next(half_life for min_reports, half_life in HALF_LIVES if reports >= min_reports)
+
+
+def _list_candidates(
+    settings: Settings, budget: Budget, n_items: int, fixed: Mapping[str, Any]
+) -> Iterator[Settings]:
+    """Yield plans within the budget: with every useful number of reports, and with every epsilon."""
+    assert budget.local is not None
+    names = Named(Shape(n_items, 1, 0.0), MIN_EPSILON, settings.options["names"]).names
+    min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, MIN_EPSILON)
+    for reports in _list_report_counts(budget.local, min_epsilon, fixed):
+        plan = settings.copy_with(**_spread_reports(reports, fixed))
+        largest = min(divide_budget(budget.local, plan.reports * plan.max_turns), MAX_EPSILON)
+        epsilons = [fixed.get("epsilon") or largest]
+        # A smaller epsilon is easier to hide than a larger one with more dummies.
+        if budget.central is not None and "epsilon" not in fixed:
+            epsilons += np.arange(min_epsilon, largest, EPSILON_STEP).tolist()
+        for epsilon in epsilons:
+            candidate = plan.copy_with(epsilon=epsilon)
+            if budget.central is not None and "dummies" not in fixed:
+                event = Reporting(epsilon, plan.reports, plan.max_turns, 1 / names)
+                dummies = estimate_min_dummies(event, budget.central, budget.delta)
+                if dummies > MAX_DUMMIES:
+                    continue
+                candidate = candidate.copy_with(dummies=dummies)
+            yield candidate
+
+
+def _list_report_counts(
+    local: float, min_epsilon: float, fixed: Mapping[str, Any]
+) -> list[int] | range:
+    """Return candidates for the number of reports of one person."""
+    if "lifetime" in fixed:
+        return [fixed["lifetime"] * fixed.get("reports", 1)]
+    if "epsilon" in fixed:
+        # A quotient such as 50 / 12.5 must not be rounded down by the last digit of a float.
+        return [max(int(local / fixed["epsilon"] * (1 + 1e-12)), 1)]
+    return range(1, max(int(local / min_epsilon), 1) + 1)
+
+
+def _spread_reports(reports: int, fixed: Mapping[str, Any]) -> dict[str, int]:
+    """Return the settings with which a person makes this number of reports, one in an epoch."""
+    k = fixed.get("reports", 1)
+    turns = fixed.get("lifetime") or max(reports // k, 1)
+    epochs = fixed.get("epochs") or max(MIN_NAMING_EPOCHS, turns)
+    return {"reports": k, "lifetime": turns, "epochs": epochs}
+
+
+def _compute_signal(plan: Settings, people: int, n_items: int) -> float:
+    """Return the squared signal-to-noise ratio of an item of the chart in one epoch."""
+    mechanism = plan.build(n_items)
+    reports = people * plan.share * plan.reports
+    names = reports * mechanism.gain * CHART_SHARE
+    uniform = (reports * (1 - mechanism.gain) + plan.dummies) / (2 * mechanism.n_directions)
+    return names**2 / (names + uniform)
