@@ -191,6 +191,13 @@ def item_matrix(n: int, *, new: int = 0) -> list[list[float]]:
     return [[float(value) for value in row] for row in np.round(V * 1024) / 1024]
 
 
+def share_matrix(n: int, *, new: int) -> list[list[float]]:
+    """Return what is touched now, one column; the last `new` items could not be named yet."""
+    shares = 1024 / (1 + np.arange(n) * 7 % 23)
+    shares[n - new :] = 0
+    return [[float(share) / 2**20] for share in shares.round()]
+
+
 def questions() -> list[dict[str, Any]]:
     several = {"film-5": 3, "film-9": 1, "film-12": 3, "film-33": 2, "gone": 9}
     return [
@@ -215,6 +222,21 @@ def questions() -> list[dict[str, Any]]:
             "touched": several,
             "reports_behind": 0,
         },
+        *(
+            {
+                "name": f"names, {label}",
+                "items": films(60),
+                "V": share_matrix(60, new=9),
+                "touched": touched,
+                "reports_behind": behind,
+                "names": 66,
+            }
+            for label, touched, behind in (
+                ("with a history", {**several, "film-57": 4}, 1000),
+                ("without a history", {}, 1000),
+                ("before the first epoch", several, 0),
+            )
+        ),
         {
             "name": "more tags than are used",
             "items": [
@@ -247,6 +269,16 @@ def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
         regularization=0.125,
         reports_behind=question.get("reports_behind", 1000),
     )
+    if "names" in question:
+        names = question["names"]
+        terms = replace(
+            manifest.terms,
+            mechanism="named",
+            parameters={"names": names},
+            loud_fraction=1 / names,
+            factors=1,
+        )
+        manifest = replace(manifest, terms=terms, items=len(catalogue.items))
     V = np.array(question["V"], np.float32)
     return Release(SignedManifest.make(manifest, signing_key()), V, catalogue), question["touched"]
 
@@ -275,6 +307,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reason(what: Any, share: float) -> list[Any]:
+    if what is None:
+        return [None, share]
     return [what.id if isinstance(what, Item) else [what.kind, what.name], share]
 
 
