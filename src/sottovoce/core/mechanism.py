@@ -116,6 +116,10 @@ class Mechanism(ABC):
         """Return the mechanism for a catalogue of another size, with no larger loud fraction."""
         return replace(self, shape=replace(self.shape, n_items=n_items))
 
+    def limit_items(self, n_items: int) -> int:
+        """Return the largest catalogue, of at most `n_items` items, for which `for_items` works."""
+        return n_items
+
     def public_parameters(self) -> dict[str, Any]:
         """Return the parameters that the manifest carries, by name."""
         return {name: getattr(self, name) for name in self.public_names()}

@@ -88,6 +88,9 @@ class Named(Mechanism):
             raise SettingsError("a manifest of named must state names, which may not be 0")
         return super().from_manifest(shape, epsilon, public)
 
+    def limit_items(self, n_items: int) -> int:
+        return min(n_items, self.names - 1)
+
     @property
     def n_directions(self) -> int:
         """K / 2: a report has one of K values, as two signs at each of K / 2 directions."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ MAX_LABELS_PER_ITEM = 64
 MAX_ALL_LABELS = 2**22
 # The largest number of different labels. A device counts the items of each label.
 MAX_DISTINCT_LABELS = 2**17
+
+# The type of a matrix, which `move_rows` does not change.
+Matrix = TypeVar("Matrix", NDArray[np.float32], NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -187,17 +190,17 @@ def _check_labels(items: tuple[Item, ...]) -> None:
 
 
 def move_rows(
-    V: NDArray[np.float32], before: Sequence[Item], after: Sequence[Item]
-) -> NDArray[np.float32]:
-    """Return the item matrix for another catalogue: each row stays with its item.
+    matrix: Matrix, before: Sequence[Item], after: Sequence[Item]
+) -> Matrix:
+    """Return a matrix with a row for each item for another catalogue: each row stays with its item.
 
     Args:
-        V: The item matrix.
-        before: The items that the rows of `V` belong to.
+        matrix: The matrix.
+        before: The items that the rows of `matrix` belong to.
         after: The items that the rows of the result belong to. The rows of new items are zero.
     """
     places = {item.id: row for row, item in enumerate(before)}
     rows = np.array([places.get(item.id, -1) for item in after])
-    moved = np.zeros((len(after), V.shape[1]), np.float32)
-    moved[rows >= 0] = V[rows[rows >= 0]]
+    moved = np.zeros_like(matrix, shape=(len(after), matrix.shape[1]))
+    moved[rows >= 0] = matrix[rows[rows >= 0]]
     return moved

@@ -201,7 +201,7 @@ class Terms:
             hold=participation.hold,
             dummies=settings.dummies,
             factors=settings.factors,
-            most_items=participation.most_items or min(2 * items, MAX_ITEMS),
+            most_items=participation.most_items or mechanism.limit_items(min(2 * items, MAX_ITEMS)),
             accounts=participation.accounts,
             trial=participation.trial,
         )

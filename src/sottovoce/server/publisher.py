@@ -6,15 +6,18 @@ training, key) take effect with the next manifest.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import sum_counts
+from sottovoce.core import Mechanism, Named
+from sottovoce.core.recommending import estimate_popularity
 from sottovoce.protocol import (
+    Item,
     Manifest,
     Shelf,
     SignedManifest,
@@ -30,11 +33,60 @@ from sottovoce.server.key_chain import check_may_sign
 from sottovoce.server.keys import Keys
 from sottovoce.server.pending import NO_PROGRESS, PendingConfig, TrainingProgress, load_catalogue
 from sottovoce.server.settings import ServerSettings
+from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Service, Transaction
-from sottovoce.training import compute_next_items, inherit_items, make_first_items
+from sottovoce.training import (
+    NameCounts,
+    Settings,
+    compute_next_items,
+    inherit_items,
+    make_first_items,
+)
 from sottovoce.training.counts import cap_counts
 
 log = logging.getLogger("sottovoce")
+
+
+@dataclass(frozen=True, eq=False)
+class LearntModel:
+    """All that the reports of a service have taught."""
+
+    V: NDArray[np.float32]
+    """The item matrix."""
+    names: NameCounts | None
+    """What was named, in a training of names; None in other trainings."""
+
+    @classmethod
+    def make_first(cls, settings: Settings, n_items: int) -> Self:
+        """Return the model before the first epoch of a training."""
+        names = NameCounts.make_empty(n_items) if settings.asks_for_names else None
+        return cls(make_first_items(settings, n_items), names)
+
+    @classmethod
+    def load(cls, transaction: Transaction, manifest: Manifest) -> Self:
+        """Return the model of an epoch."""
+        content = transaction.find_file(manifest.model, "model") or b""
+        V = decode_items(content, manifest.items, manifest.terms.factors)
+        names = None
+        if manifest.terms.asks_for_names:
+            names = NameCounts(transaction.get_name_counts(manifest.epoch))
+        return cls(V, names)
+
+    def move(self, before: Sequence[Item], after: Sequence[Item]) -> Self:
+        """Return the model for another catalogue: each row stays with its item."""
+        names = self.names
+        if names is not None:
+            names = NameCounts(move_rows(names.table.T, before, after).T)
+        return type(self)(move_rows(self.V, before, after), names)
+
+    def inherit(self, settings: Settings) -> Self:
+        """Return the model with which the next training continues."""
+        if not settings.asks_for_names:
+            return type(self)(inherit_items(self.V, settings), None)
+        names = self.names
+        if names is None:
+            names = NameCounts.from_popularity(estimate_popularity(self.V.astype(np.float64)))
+        return type(self)(names.make_items(), names)
 
 
 @dataclass(frozen=True)
@@ -47,8 +99,8 @@ class Publisher:
     def publish_first(self, transaction: Transaction, now: float) -> None:
         """Publish the first epoch of a new database."""
         pending = PendingConfig.read(transaction)
-        V = make_first_items(pending.training.settings, pending.items)
-        self._publish(transaction, pending, V, NO_PROGRESS, now, None)
+        model = LearntModel.make_first(pending.training.settings, pending.items)
+        self._publish(transaction, pending, model, NO_PROGRESS, now, None)
 
     def apply_epoch(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """Update the model from an epoch's reports, as the paper does, and publish the next epoch.
@@ -59,7 +111,7 @@ class Publisher:
         self._lock_service(transaction)
         manifest = self.open_manifest(epoch)
         mechanism = manifest.build()
-        V = _load_model(transaction, manifest)
+        model = LearntModel.load(transaction, manifest)
         progress = TrainingProgress(epoch.epochs_done, manifest.reports_behind)
         counts_by_proxy = transaction.get_counts(epoch.epoch)
         counts, crowdless, dummies = sum_crowds(
@@ -72,18 +124,10 @@ class Publisher:
         if reports > 0:
             # An epoch without reports is repeated: it does not count as done.
             progress = TrainingProgress(epoch.epochs_done + 1, reports)
-            sums = sum_counts(capped_counts)
+            sums = mechanism.to_sums(capped_counts)
             training = transaction.find_training(epoch.training)
             assert training is not None, "a training that has had an epoch stays"
-            V = compute_next_items(
-                V,
-                sums,
-                reports,
-                progress.epochs,
-                training.settings,
-                mechanism,
-                row_limit=self.settings.row_limit,
-            )
+            model = self._learn(model, sums, reports, progress.epochs, training, mechanism)
             transaction.add_sums(epoch.epoch, sums)
         if excess:
             log.warning(
@@ -100,7 +144,31 @@ class Publisher:
             len(counts_by_proxy),
             len(self.settings.proxies),
         )
-        self._publish_after(transaction, epoch, V, progress, now)
+        self._publish_after(transaction, epoch, model, progress, now)
+
+    def _learn(
+        self,
+        model: LearntModel,
+        sums: NDArray[np.int64],
+        reports: int,
+        epochs_done: int,
+        training: Training,
+        mechanism: Mechanism,
+    ) -> LearntModel:
+        """Return the model after an epoch with reports."""
+        if model.names is not None and isinstance(mechanism, Named):
+            names = model.names.add_epoch(mechanism, sums, reports, training.settings.fade)
+            return LearntModel(names.make_items(), names)
+        V = compute_next_items(
+            model.V,
+            sums,
+            reports,
+            epochs_done,
+            training.settings,
+            mechanism,
+            row_limit=self.settings.row_limit,
+        )
+        return LearntModel(V, None)
 
     def end_without_key(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """End an epoch whose reports nobody can open any more; counted reports are applied.
@@ -137,7 +205,8 @@ class Publisher:
         """Publish an epoch after a finished training: more epochs, or another configuration."""
         manifest = self.open_manifest(last)
         progress = TrainingProgress(last.epochs_done, manifest.reports_behind)
-        self._publish_after(transaction, last, _load_model(transaction, manifest), progress, now)
+        model = LearntModel.load(transaction, manifest)
+        self._publish_after(transaction, last, model, progress, now)
 
     def open_manifest(self, epoch: Epoch) -> Manifest:
         """Decode the manifest of an epoch and verify its signature."""
@@ -164,7 +233,7 @@ class Publisher:
         self,
         transaction: Transaction,
         last: Epoch,
-        V: NDArray[np.float32],
+        model: LearntModel,
         progress: TrainingProgress,
         now: float,
     ) -> None:
@@ -173,7 +242,7 @@ class Publisher:
         Args:
             transaction: The transaction to use.
             last: The latest epoch.
-            V: The item matrix after the latest epoch.
+            model: The model after the latest epoch.
             progress: Progress of the latest epoch's training.
             now: Unix seconds.
         """
@@ -182,19 +251,19 @@ class Publisher:
         if pending.catalogue.hash != last.catalogue:
             last_items = load_catalogue(transaction, last.catalogue).items
             # Items have other numbers in another catalogue, and their rows move with them.
-            V = move_rows(V, last_items, pending.catalogue.items)
+            model = model.move(last_items, pending.catalogue.items)
         if pending.training.number != last.training:
             if pending.training.random_start:
-                V, progress = make_first_items(settings, pending.items), NO_PROGRESS
+                model, progress = LearntModel.make_first(settings, pending.items), NO_PROGRESS
             else:
                 # Keep the number of reports behind the model, from which devices tell whether the
                 # model is young.
-                V, progress = inherit_items(V, settings), TrainingProgress(0, progress.reports)
+                model, progress = model.inherit(settings), TrainingProgress(0, progress.reports)
         # A matrix of zeros means that no earlier item is left. Training cannot start from it,
         # because no history would have a loud direction.
-        if not V.any():
-            V = make_first_items(settings, pending.items)
-        self._publish(transaction, pending, V, progress, now, self.open_manifest(last))
+        if not model.V.any():
+            model = LearntModel.make_first(settings, pending.items)
+        self._publish(transaction, pending, model, progress, now, self.open_manifest(last))
         # The new epoch, last.epoch + 1, is one of the `keep_epochs` that stay.
         transaction.delete_before(last.epoch + 2 - self.settings.keep_epochs)
 
@@ -202,7 +271,7 @@ class Publisher:
         self,
         transaction: Transaction,
         pending: PendingConfig,
-        V: NDArray[np.float32],
+        learnt: LearntModel,
         progress: TrainingProgress,
         now: float,
         last: Manifest | None,
@@ -215,7 +284,7 @@ class Publisher:
         Args:
             transaction: The transaction to use.
             pending: Training and catalogue of the new epoch.
-            V: The item matrix of the new epoch.
+            learnt: The model of the new epoch.
             progress: Progress of its training.
             now: Unix seconds.
             last: The last manifest; None before the first.
@@ -231,13 +300,13 @@ class Publisher:
             has_tokens = token_key is not None
         goes_on = training.has_epochs_left(progress.epochs)
         private_key = generate_epoch_key() if goes_on and has_tokens else None
-        content = encode_items(V)
+        content = encode_items(learnt.V)
         model = sha256(content).digest()
         manifest = pending.make_manifest(
             progress,
             number,
             model,
-            training.settings.compute_user_ridge(V),
+            training.settings.compute_user_ridge(learnt.V),
             None if private_key is None else derive_public_key(private_key),
             (token_key, next_token_key),
             opens=int(now),
@@ -262,6 +331,8 @@ class Publisher:
         wrapped = None if private_key is None else self.keys.wrap(number, private_key)
         transaction.add_file(model, "model", content)
         transaction.add_epoch(epoch, wrapped)
+        if learnt.names is not None:
+            transaction.add_name_counts(number, learnt.names.table)
         transaction.set_service(self.keys.verification_key, number + 1)
         self.publish_shelf(transaction, now)
 
@@ -278,11 +349,6 @@ class Publisher:
         service = transaction.get_service(lock=True)
         check_may_sign(self.keys, service)
         return service
-
-
-def _load_model(transaction: Transaction, manifest: Manifest) -> NDArray[np.float32]:
-    content = transaction.find_file(manifest.model, "model") or b""
-    return decode_items(content, manifest.items, manifest.terms.factors)
 
 
 def sum_crowds(

@@ -21,6 +21,7 @@ from sottovoce.server.schema import (
     epoch_keys,
     epochs,
     files,
+    name_counts,
     service,
     shelf,
     sums,
@@ -28,6 +29,7 @@ from sottovoce.server.schema import (
     waiting,
 )
 from sottovoce.server.training import Training
+from sottovoce.training.names import TABLE_ROWS
 
 FileKind = Literal["model", "catalogue"]
 State = Literal["open", "closed", "applied"]
@@ -339,7 +341,8 @@ class Transaction:
 
     def delete_before(self, epoch: int) -> None:
         """Delete sums, models and catalogues that only earlier epochs than this one needed."""
-        self._connection.execute(sums.delete().where(sums.c.epoch < epoch))
+        for table in (sums, name_counts):
+            self._connection.execute(table.delete().where(table.c.epoch < epoch))
         later = epochs.c.epoch >= epoch
         needed = union(select(epochs.c.model).where(later), select(epochs.c.catalogue).where(later))
         # The next epoch needs the newest catalogue.
@@ -382,6 +385,15 @@ class Transaction:
 
     def add_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
         self._insert(sums, epoch=epoch, sums=values.astype("<i8").tobytes())
+
+    def get_name_counts(self, epoch: int) -> NDArray[np.float64]:
+        """Return the table of names (`NameCounts`) that an epoch began with."""
+        query = select(name_counts.c.content).where(name_counts.c.epoch == epoch)
+        content = np.frombuffer(self._connection.scalar(query) or b"", dtype="<f8")
+        return content.astype(np.float64).reshape(TABLE_ROWS, -1)
+
+    def add_name_counts(self, epoch: int, table: NDArray[np.float64]) -> None:
+        self._insert(name_counts, epoch=epoch, content=table.astype("<f8").tobytes())
 
     def has_chunk(self, epoch: int, name: str) -> bool:
         return self.find_sender(epoch, name) is not None

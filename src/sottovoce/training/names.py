@@ -45,6 +45,14 @@ class NameCounts:
         """Return the counts before the first epoch."""
         return cls(np.zeros((TABLE_ROWS, n_items)))
 
+    @classmethod
+    def from_popularity(cls, popularity: Float64) -> Self:
+        """Return counts whose long run has these popularities, as if few reports had named them."""
+        counts = cls.make_empty(len(popularity))
+        shares = popularity / popularity.sum()
+        counts.table[2:] = LONG_RUN_REPORTS * np.stack([shares, np.ones(len(shares))])
+        return counts
+
     def add_items(self, n_items: int) -> Self:
         """Return the counts for a catalogue of `n_items` items, of which the last ones are new."""
         new_items = np.zeros((TABLE_ROWS, n_items - self.table.shape[1]))

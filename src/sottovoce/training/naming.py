@@ -34,6 +34,8 @@ CHART_SHARE = 0.003
 # A plan for a central budget tries values of epsilon in these steps, and none that is further below
 # the logarithm of K: almost all of its reports would be uniform.
 EPSILON_STEP = 0.25
+# Signals that differ by no more than this factor give lists of the same quality.
+MIN_SIGNAL_RATIO = 0.8
 MAX_EPSILON_BELOW_LOG = 3.0
 
 
@@ -61,7 +63,11 @@ def plan_names(
             f"a central budget of {budget.central:g} needs more than {MAX_DUMMIES:,} dummies in "
             "every epoch: name a larger budget"
         )
-    best = plans[int(np.argmax(signals))]
+    # Of plans that are about as good, take the one with the fewest dummies; without dummies, the
+    # best.
+    is_good = [signal >= MIN_SIGNAL_RATIO * max(signals) for signal in signals]
+    good = [plan for plan, chosen in zip(plans, is_good, strict=True) if chosen]
+    best = min(good, key=lambda plan: plan.dummies) if budget.central else plans[int(np.argmax(signals))]
     if budget.central is not None and "dummies" not in fixed:
         # Only the best candidate gets the exact number, which takes longer than the estimate.
         best = best.copy_with(
