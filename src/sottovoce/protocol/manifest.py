@@ -144,9 +144,9 @@ class Manifest:
         """Raise a `ProtocolError` if two fields contradict each other."""
         if self.opens >= self.closes:
             raise ProtocolError("manifest: the epoch closes before it opens")
-        if self.items > self.terms.most_items:
+        if self.items > self.terms.max_items:
             raise ProtocolError(
-                f"manifest: it has {self.items} items, but the terms allow {self.terms.most_items}"
+                f"manifest: it has {self.items} items, but the terms allow {self.terms.max_items}"
             )
         keys = (self.token_key, self.next_token_key)
         if keys != (None, None) and not self.terms.accounts:

@@ -108,7 +108,7 @@ class DemoPlan:
             self.training,
             # Epochs do not wait for a crowd, because the dummies hide even a single person. With a
             # larger crowd, a device could be charged for an epoch that is then discarded.
-            least_clients=1,
+            min_clients=1,
             hold=0,
             epoch_seconds=self.epoch_seconds,
             port=port,

@@ -47,7 +47,7 @@ MAX_COMPANION_ITEMS = 6
 # Seconds before companions begin again after an error or the end of a training.
 COMPANION_RETRY_SECONDS = 5.0
 # Settings of a trial. The companions are a crowd, so epochs end even if nobody else reports.
-TRIAL_DEFAULTS = {"epoch_seconds": 20, "least_clients": 5}
+TRIAL_DEFAULTS = {"epoch_seconds": 20, "min_clients": 5}
 
 
 class PublicReader:
@@ -104,7 +104,7 @@ class PublicReader:
             self._sleep(POLL_SECONDS)
         raise UnavailableError(
             f"epoch {epoch} was not applied within {patience:g} seconds{problem}. An epoch ends "
-            "when its time is over and its crowd (least_clients) has come: let as many report, or "
+            "when its time is over and its crowd (min_clients) has come: let as many report, or "
             "wait longer (--wait)"
         )
 

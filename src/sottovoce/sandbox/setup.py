@@ -78,7 +78,7 @@ class LiveSystem:
     data: str | None = None
     """Data set of the catalogue; None if there is none."""
     training: Settings | None = None
-    least_clients: int = 1
+    min_clients: int = 1
     """Number of people for whom an epoch waits."""
     server: str = ""
     """Address of the server."""
@@ -117,7 +117,7 @@ class LiveSystem:
             proxy.key,
             about["data"],
             server.training,
-            max(server.terms.least_clients, proxy.least_clients),
+            max(server.terms.min_clients, proxy.min_clients),
             proxy.server,
             _get_url(server.watch),
             _get_url(proxy.watch),
@@ -140,7 +140,7 @@ class Sandbox:
 
     catalogue: Catalogue
     training: Settings
-    least_clients: int
+    min_clients: int
     epoch_seconds: int
     port: int
     data: str | None = None
@@ -192,7 +192,7 @@ class Sandbox:
             self.catalogue,
             self.training,
             epoch_seconds=self.epoch_seconds,
-            least_clients=self.least_clients,
+            min_clients=self.min_clients,
             hold=self.hold,
             port=server_port,
             watch_port=server_watch_port,
@@ -211,7 +211,7 @@ class Sandbox:
             secret_file=folder / "server" / "proxy.secret",
             server=f"http://{LOCAL_HOST}:{server_port}",
             verification_key=keys.verification_key.hex(),
-            least_clients=self.least_clients,
+            min_clients=self.min_clients,
             relay=True,
             port=self.port,
             watch_port=proxy_watch_port,

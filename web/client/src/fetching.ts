@@ -249,7 +249,7 @@ export class Fetcher {
   ): Promise<void> {
     if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
     const { model, catalogue, items, terms } = manifest;
-    const shape = [items, terms.factors, terms.mostItems];
+    const shape = [items, terms.factors, terms.maxItems];
     const name = [toHex(model), toHex(catalogue), shelf.catalogue, ...shape].join(" ");
     if (name === this.#checkedFiles) return;
     this.workEnds = at.now + computeLead(manifest);

@@ -88,7 +88,7 @@ def serve_proxy(
         server="http://127.0.0.1",
         secret_file=folder / "none",
         verification_key=server.key.hex(),
-        least_clients=batches,
+        min_clients=batches,
         poll_seconds=0.1,
         # All batches come from one address, so it has no limit.
         rate=Rate(batches_per_minute=0, per_epoch=0),

@@ -65,7 +65,7 @@ class BenchServer:
             proxies={PROXY_NAME: ProxyAccess(sha256(b"bench").hexdigest())},
             database=_format_url(folder),
             training=Settings.preset(DEFAULT_PRESET, reports=reports),
-            terms=Participation(least_clients=1),
+            terms=Participation(min_clients=1),
             epoch_seconds=1,
         )
         keys = Keys.generate()
