@@ -276,7 +276,7 @@ def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
             mechanism="named",
             parameters={"names": names},
             loud_fraction=1 / names,
-            most_items=names - 1,
+            max_items=names - 1,
             factors=1,
         )
         manifest = replace(manifest, terms=terms, items=len(catalogue.items))

@@ -35,7 +35,7 @@ CHART_SHARE = 0.003
 # the logarithm of K: almost all of its reports would be uniform.
 EPSILON_STEP = 0.25
 # Signals that differ by no more than this factor give lists of the same quality.
-MIN_SIGNAL_RATIO = 0.8
+MIN_SIGNAL_RATIO = 0.7
 MAX_EPSILON_BELOW_LOG = 3.0
 
 
