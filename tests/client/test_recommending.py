@@ -76,7 +76,9 @@ def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], r
     personal = compute_taste(TAGGED, touched)
     own, tags, now = personal.split_score(row)
     assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
-    assert own.sum() + tags.sum() + now == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
+    assert own.sum() + tags.sum() + now == pytest.approx(
+        personal.scores()[row], rel=1e-9, abs=1e-12
+    )
 
 
 def test_a_list_is_made_from_the_latest_thousand() -> None:

@@ -24,13 +24,16 @@ from sottovoce.cli.options import (
     HistoryOption,
     HostOption,
     JsonFile,
+    Learn,
     PresetOption,
     YesOption,
+    add_mechanism,
     add_settings_options,
     add_training_options,
     check_writable,
     make_config_option,
     make_group,
+    make_learn_option,
     make_option,
     make_people_option,
 )
@@ -129,6 +132,7 @@ def init(
     accounts: AccountsOption = False,
     preset: PresetOption = DEFAULT_PRESET,
     history: HistoryOption = None,
+    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
     training: dict[str, Any],
     ends: Annotated[
         bool,
@@ -177,7 +181,7 @@ def init(
         history=history,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
-        **training,
+        **add_mechanism(training, learn),
     )
     # Dummies hide people without a crowd.
     if settings.dummies:

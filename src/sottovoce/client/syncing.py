@@ -73,8 +73,8 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
     "no token": "This device has no token for epoch {epoch}; no batch was made.",
     "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
     "too early": (
-        "Reports of epoch {epoch} leave in its last quarter, so that they tell what is touched now; "
-        "sync again then."
+        "Reports of epoch {epoch} leave in its last quarter, so that they tell what is touched "
+        "now; sync again then."
     ),
     "missed": "Epoch {epoch} began before this device's moment to send; no batch was made.",
     "paused": "Reporting is paused; no batch leaves until it is resumed.",

@@ -1,8 +1,8 @@
 """The server's memory in a training of names: what was named lately, and in the long run.
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
-present names. It is published smoothed, never as raw counts: in a small epoch, a name that came once
-is probably true.
+present names. It is published smoothed, never as raw counts: in a small epoch, a name that came
+once is probably true.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-# The share of an item is smoothed as if this many further reports had named items in the proportions
-# of the long run.
+# The share of an item is smoothed as if this many further reports had named items in the
+# proportions of the long run.
 LONG_RUN_REPORTS = 1_000.0
 # The long run begins as if this many reports had named all items equally often.
 EQUAL_REPORTS = 100.0

@@ -21,8 +21,8 @@ from sottovoce.training.budget import (
 )
 from sottovoce.training.settings import Settings
 
-# The turns of a person are spread over at least this many epochs. Otherwise most reports of an epoch
-# would come from people who have just joined, and they are not representative.
+# The turns of a person are spread over at least this many epochs. Otherwise most reports of an
+# epoch would come from people who have just joined, and they are not representative.
 MIN_NAMING_EPOCHS = 20
 # The half-life of names, in epochs, by the smallest number of reports in an epoch: with fewer
 # reports, an epoch needs the help of earlier ones. Chosen on the Netflix days with seeds 1003 and
@@ -67,14 +67,17 @@ def plan_names(
     # best.
     is_good = [signal >= MIN_SIGNAL_RATIO * max(signals) for signal in signals]
     good = [plan for plan, chosen in zip(plans, is_good, strict=True) if chosen]
-    best = min(good, key=lambda plan: plan.dummies) if budget.central else plans[int(np.argmax(signals))]
+    best = (
+        min(good, key=lambda plan: plan.dummies)
+        if budget.central
+        else plans[int(np.argmax(signals))]
+    )
     if budget.central is not None and "dummies" not in fixed:
         # Only the best candidate gets the exact number, which takes longer than the estimate.
         best = best.copy_with(
             dummies=find_min_dummies(best.event(n_items), budget.central, budget.delta)
         )
-    half_life = choose_half_life(people * best.share * best.reports)
-    return best.copy_with(half_life=half_life) if best.half_life else best
+    return best
 
 
 def choose_half_life(reports: float) -> float:
@@ -92,7 +95,7 @@ def choose_half_life(reports: float) -> float:
 def _list_candidates(
     settings: Settings, budget: Budget, n_items: int, fixed: Mapping[str, Any]
 ) -> Iterator[Settings]:
-    """Yield plans within the budget: with every useful number of reports, and with every epsilon."""
+    """Yield plans within the budget, by the number of reports and by epsilon."""
     assert budget.local is not None
     names = Named(Shape(n_items, 1, 0.0), MIN_EPSILON, settings.options["names"]).names
     min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, MIN_EPSILON)

@@ -18,6 +18,7 @@ from sottovoce.cli.options import (
     HistoryColumns,
     ItemsFile,
     JsonFile,
+    Learn,
     MinInteractions,
     PresetOption,
     SampleItems,
@@ -26,9 +27,11 @@ from sottovoce.cli.options import (
     Seeds,
     TagsOption,
     add_engine_options,
+    add_mechanism,
     add_settings_options,
     add_training_options,
     make_history_option,
+    make_learn_option,
     make_option,
     make_plot_option,
 )
@@ -172,6 +175,7 @@ def replay(
     ] = True,
     sample_users: SampleUsers = None,
     sample_items: SampleItems = None,
+    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
     plan: dict[str, Any],
     seed: Seed = 0,
 ) -> None:
@@ -196,7 +200,7 @@ def replay(
         history=history or people.typical_length,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
-        **training,
+        **add_mechanism(training, learn),
         seed=seed,
     )
     # A plan for few people ends, but a replay follows a service that never does.
@@ -305,7 +309,7 @@ def _tabulate_periods(results: ReplayResults) -> Table:
         period = results.runs[0].periods[number]
         until = _format_day(results.runs[0].timeline.span[number][1])
         cells = [f"{c[number].mean:.3f}" if number in c else "" for c in curves.values()]
-        table.add_row(f"{number}", until, f"{len(period.V):,}", f"{period.people:,}", *cells)
+        table.add_row(f"{number}", until, f"{len(period.state.V):,}", f"{period.people:,}", *cells)
     return table
 
 
@@ -472,7 +476,7 @@ def _run_to_json(run: Replay) -> dict[str, Any]:
                 "epochs": period.number,
                 "from": _format_day(spans[period.number][0]),
                 "until": _format_day(spans[period.number][1]),
-                "items": len(period.V),
+                "items": len(period.state.V),
                 "joined": period.joined,
                 "people": period.people,
                 "tested": 0 if period.tested is None else len(period.tested.cases),

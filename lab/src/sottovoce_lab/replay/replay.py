@@ -89,11 +89,6 @@ class Period:
     tested_on_new: CaseResults | None
     """The same for new items only, in the later periods."""
 
-    @property
-    def V(self) -> Float32:
-        """The item matrix of `state`."""
-        return self.state.V
-
 
 @dataclass(frozen=True, eq=False)
 class Replay:
@@ -115,7 +110,7 @@ class Replay:
     @cached_property
     def privacy_report(self) -> PrivacyReport:
         """Cost of each person at most, among the people of the smallest epoch."""
-        event = self.plan.settings.event(len(self.periods[-1].V))
+        event = self.plan.settings.event(len(self.periods[-1].state.V))
         return make_privacy_report(event, self.crowd)
 
     def compute_curve(self, name: str) -> dict[int, float]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sottovoce.core.recommending import WideModel, build_popularity_model, weigh_histories
 from sottovoce.core.tags import make_empty_tags
-from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
 from sottovoce.simulation.evaluation.lists import make_device_model
+from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
 from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
 from sottovoce.training import Settings
