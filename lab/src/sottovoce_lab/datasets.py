@@ -87,8 +87,8 @@ def build_netflix_subset(
             "timestamp": data.timestamps,
         }
     ).sort("user", "item")
-    # The Prize has days only. Which rating of somebody's last day is the latest one is drawn, and
-    # kept as one second more, so that every split agrees.
+    # The Prize has days only. One rating of each person's last day is drawn to be the latest one,
+    # and gets one second more, so that every split leaves out the same one.
     ties = rng.random(table.height)
     order = np.lexsort((ties, table["timestamp"].to_numpy(), table["user"].to_numpy()))
     is_last = np.diff(table["user"].to_numpy()[order], append=-1) != 0
@@ -119,7 +119,8 @@ def build_globo_news(source: Path) -> pl.DataFrame:
 def build_online_retail(source: Path) -> pl.DataFrame:
     """Select the first purchase of each article by each known customer.
 
-    Cancellations, which have negative quantities, are left out; what they cancel is not.
+    Cancellations, which have negative quantities, are left out; the purchases that
+    they cancel are kept.
 
     Args:
         source: `Online Retail.xlsx`, or its sheet as a CSV file.

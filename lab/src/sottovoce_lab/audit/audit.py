@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Fewer reports prove nothing.
+# Smallest number of reports that an audit accepts: fewer prove nothing.
 MIN_SAMPLES = 1000
-# Standard errors by which an attack may exceed its bound: one point in 10^9 does by chance.
+# An attack may exceed its bound by this many standard errors. By chance, one point in 10^9 exceeds
+# it by more.
 MAX_STANDARD_ERRORS = 6
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What is audited, with how many reports, and the attack."""
+    """The mechanisms to audit, the number of reports, and the attack."""
 
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
@@ -40,9 +41,11 @@ class AuditPlan:
         200_000, "reports of each of two people, in each scene", min_value=MIN_SAMPLES
     )
     reports: int | None = None
-    """k of the attacked training. None, for the next two fields as well: the preset's."""
+    """k of the attacked training; None: the preset's."""
     epochs: int | None = None
+    """T of the attacked training; None: the preset's."""
     alpha: float | None = None
+    """Weight of touched items in the attacked training; None: the preset's."""
     attack: AttackPlan | None = field(default_factory=AttackPlan)
     """None: no attack."""
 
@@ -72,7 +75,7 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """All verdicts, and the attacks that the last of them judge."""
+    """The verdicts of an audit, the last of them about its attacks."""
 
     plan: AuditPlan
     checks: tuple[Check, ...]
@@ -84,6 +87,7 @@ class AuditResult:
         return all(check.passed for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the content of the JSON file."""
         return {
             "passed": self.passed,
             "false_alarm_rate": FALSE_ALARM_RATE,
@@ -101,12 +105,12 @@ def examine(make: ClientFactory, settings: Settings, samples: int) -> list[Evide
 def run_audit(
     plan: AuditPlan, data: Interactions | None = None, watch: Callable[[str], None] = lambda _: None
 ) -> AuditResult:
-    """Audit the shipped client; with data and a plan for it, attack as well."""
+    """Audit the shipped client, and attack reports if there are data and a plan for it."""
     evidence: list[Evidence] = []
     for settings in plan.list_settings():
         watch(f"{settings.mechanism}: {plan.samples:,} reports of each person")
         evidence += examine(make_live_client, settings, plan.samples)
-    # All evidence at once: the rate of false alarms is divided among all checks.
+    # All evidence is judged at once, because the checks share the rate of false alarms.
     checks = judge(evidence)
     attacks: list[Attack] = []
     if plan.attack is not None and data is not None:

@@ -18,7 +18,7 @@ from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# Densities that are in memory at a time while everybody's are averaged.
+# Largest number of densities in memory while everybody's are averaged.
 DENSITIES_PER_BLOCK = 1 << 24
 
 
@@ -54,6 +54,7 @@ def compute_mean_density(
 # Compiled, because `Loudest.densities` takes too long for many people.
 @njit(error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
+    """Set the densities of each person's loud directions; without any, all densities are 1."""
     selection = make_selection(rows.shape[1], X.shape[1])
     for u in range(X.shape[0]):
         a, x = rows[u], X[u]

@@ -16,7 +16,18 @@ Float64 = NDArray[np.float64]
 
 
 class Knowledge:
-    """Scores of all trials from one epoch's reports; in both engines everybody reports."""
+    """Scores of all trials from the reports of one epoch.
+
+    Args:
+        settings: Settings of the attacked training.
+        everybody: An engine with all people, who report in every epoch.
+        own: An engine with one person for each trial: the victim in the trial's world.
+        histories: Everybody's histories.
+        targets: The victims and their histories in both worlds.
+        trials: The trials.
+        V: The item matrix at the start of the epoch.
+        epoch: Number of the epoch, from 0.
+    """
 
     def __init__(
         self,
@@ -54,8 +65,7 @@ class Knowledge:
             for crowd in range(n_crowds)
         ]
         first = settings.epochs + epoch * n_crowds
-        # A stream for each crowd and epoch, so that more crowds leave the dummies of the others
-        # alone.
+        # Each crowd of each epoch has its own stream.
         draws = [stream(settings.seed, "dummy", first + crowd) for crowd in range(n_crowds)]
         n_signed = self._weight.shape[1]
         self._dummies = [draw.integers(n_signed, size=settings.dummies) for draw in draws]
@@ -92,9 +102,9 @@ class Knowledge:
     def _sum_others(
         self, reports: NDArray[np.uint32], takes: NDArray[np.bool_], dummies: Ints
     ) -> Float64:
-        """Return for each victim in their turn what all others add, without the victim's copy.
+        """Return for each victim the sum of weights of a crowd's reports without the victim's copy.
 
-        Dummies add what differs from their expectation.
+        Dummies count by how their number differs from its expectation.
         """
         n_signed = self._weight.shape[1]
         counts = np.bincount(reports[takes].ravel(), minlength=n_signed) - len(dummies) / n_signed

@@ -3,9 +3,9 @@
 A report names a row of a Walsh-Hadamard matrix, drawn without looking at the data. It holds the
 sign of that row's product with the person's history (a zero gets a random sign), after the coin of
 `sottovoce.core.coin`. So it is eps-LDP, with the same proof and the same bytes as the mechanisms'
-reports. A sign does not depend on the length of a history: everybody has the same weight. The sums
-are unbiased estimates of everybody's signs. They stand for the mean history of unit length as far
-as a row's products with it are normal, and the fewer items there are, the less normal they are.
+reports. A sign does not depend on the length of a history: everybody has the same weight. The mean
+of all histories of unit length is estimated from the sums of signs. The estimate takes a row's
+products with histories as normal, which is less accurate in a small catalogue.
 
 The plain alternative reports whether one uniformly drawn item was touched. It spends most of its
 reports on items that the person does not know. HR@10 on the Netflix subset, latest split of seed
@@ -42,7 +42,7 @@ SMALL_MATRIX_ROWS = 128
 
 @dataclass(frozen=True)
 class RowReports:
-    """How a person reports about rows, and what the sums of all signs estimate."""
+    """The mechanism: reports of the signs of rows, and the estimate from their sums."""
 
     n_items: int
     epsilon: float
@@ -69,7 +69,7 @@ class RowReports:
 
     @property
     def gain(self) -> float:
-        """Share of a unit history that one report carries."""
+        """Expected size of a randomised sign, by which estimates are divided."""
         return coin.compute_sign_gain(self.epsilon)
 
     def multiply_rows(self, histories: Histories) -> NDArray[np.int32]:

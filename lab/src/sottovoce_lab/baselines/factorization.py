@@ -16,9 +16,9 @@ INITIAL_SCALE = 0.1
 class MatrixFactorization(Factorization):
     """The paper's upper bound: V from everybody's data.
 
-    Alternating least squares between people and items. Both sides' equations are those of a device,
-    which an engine solves: items are the people of the transposed histories. Only V differs from a
-    federated model; there, people solve the same equations for their vectors.
+    Alternating least squares between people and items. An engine solves the equations of both
+    sides, which are those of a device; for the items it gets the transposed histories. As in a
+    federated model, people's vectors are those that devices solve for the final V.
     """
 
     @classmethod
@@ -35,7 +35,7 @@ class MatrixFactorization(Factorization):
         **options: Any,
     ) -> MatrixFactorization:
         """Alternate `iterations` times between people and items, from a V drawn by the seed."""
-        # Engines need complete settings; the preset provides those of reports, which nobody makes.
+        # Engines need complete settings. Those of reports, from the preset, have no effect.
         settings = Settings.preset(
             "paper", factors=factors, alpha=alpha, regularization=regularization, seed=seed
         )

@@ -1,4 +1,4 @@
-"""FCF (Ammad-ud-din et al. 2019): federated and not private, the exact version of our reports.
+"""FCF (Ammad-ud-din et al. 2019): federated and not private, with exact gradients.
 
 Devices solve their vectors in closed form and send their whole gradient in clear; the server
 averages the gradients and updates V. With `S_i = alpha sum x x^T + X^T X` and `b_i = (1 + alpha)
@@ -63,7 +63,7 @@ class FCF(Factorization):
             raise SettingsError(f"threads must be at least 1, got {threads}")
         crowd = [people.to_csr().astype(np.float64) for people in split_into_blocks(train)]
         # V starts at random and keeps its basis: a head start and a new basis for every epoch are
-        # remedies against noise, and here is no noise.
+        # remedies against noise, and these gradients have none.
         V = draw_initial_items(
             train.n_items, settings.factors, settings.initial_scale, settings.seed
         )
@@ -99,7 +99,7 @@ class MeanGradient:
     """M x F x F, `2/N S_i`."""
 
     def find_best_step(self, V: Float32, regularization: float) -> float:
-        """Return how far to go against the gradient while all user vectors are fixed."""
+        """Return the step against the gradient with the least loss for fixed user vectors."""
         downhill = self.gradient + 2 * regularization * V
         bent = np.einsum("ifg,ig->if", self.curvature, downhill) + 2 * regularization * downhill
         along = float((downhill * bent).sum())

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-# Columns that are compared with as many others: both groups fit in a cache.
+# Columns in a tile; two tiles fit in a cache together.
 TILE_COLUMNS = 32
 
 
@@ -28,9 +28,8 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
 @njit(parallel=True, cache=True)
 def count_common_bits(columns: NDArray[np.uint64], out: Int32) -> None:
     """Count the bits that are set in both of the columns i and j, as `out[i, j]`."""
-    # The counts are symmetric: every pair is counted once. The last tile is compared with all
-    # others, the first one only with itself; a thread takes one from each end, so all have the same
-    # work.
+    # The counts are symmetric, so a tile is compared only with itself and earlier tiles. A task
+    # takes one tile from each end, so that all tasks have the same work.
     tiles = -(-columns.shape[0] // TILE_COLUMNS)
     for pair in prange(-(-tiles // 2)):
         _count_tile(columns, pair, out)

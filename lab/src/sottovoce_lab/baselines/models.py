@@ -12,7 +12,7 @@ from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_fact
 
 # People whose scores of all items are in memory at a time.
 USERS_PER_SCORING = 256
-# Enough for whole-array arithmetic, and few enough to fit in memory next to the data.
+# People in a block: enough for whole-array arithmetic, and few enough to fit in memory.
 USERS_PER_BLOCK = 8192
 
 

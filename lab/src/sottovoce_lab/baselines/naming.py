@@ -1,12 +1,14 @@
-"""Own items by name: the textbook's way to tell one of M things under local differential privacy.
+"""Reports that name an item: randomised response over the catalogue, the textbook's mechanism.
 
 A report is one of the person's items, drawn at random, after randomised response over the whole
-catalogue: the true item with probability e^eps / (e^eps + M - 1), else any other item. Whatever the
-history, no report is more than e^eps times likelier than for another one, so n reports cost n eps.
+catalogue: the true item with probability e^eps / (e^eps + M - 1), else any other item. For any two
+histories the probabilities of a report differ by at most a factor of e^eps, so n reports cost n
+eps.
 
-If epsilon is below ln M, nearly all reports are noise; above, nearly all are true. Their counts are
-popularity (the best way to count where a report has epsilon 10). One person's reports together are
-a part of their history, and everything that is learnt from histories can be learnt from them.
+If epsilon is below ln M, nearly all reports are noise; above, nearly all are true. The counts of
+all reports estimate popularity, and no other way to count is better if a report has epsilon 10. The
+reports of one person are a part of their history, so every model of histories can be fitted to
+them.
 """
 
 from collections.abc import Iterator
@@ -30,7 +32,7 @@ USERS_PER_STREAM = 1024
 
 @dataclass(frozen=True)
 class NamedItems:
-    """How a person names own items."""
+    """The mechanism: how a person names their own items."""
 
     n_items: int
     epsilon: float

@@ -47,11 +47,11 @@ class BenchPlan:
     reports: int = 100
     repeats: int = setting(5, "rounds", min_value=1)
     seed: int = 0
-    parts: int = setting(8, "parts that people are streamed in", min_value=2)
+    parts: int = setting(8, "parts in which people are streamed", min_value=2)
     ray_workers: int | None = setting(
         None, "processes of Ray; None: one for each core", min_value=1
     )
-    reference_users: int = setting(200, "users that the numpy reference really runs", min_value=1)
+    reference_users: int = setting(200, "users for whom the numpy reference runs", min_value=1)
 
     def __post_init__(self) -> None:
         check(self)
@@ -200,7 +200,7 @@ def _name_cpu(threads: int) -> str:
 
 
 def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
-    """Return an engine's second epoch, up to the next item matrix, after one warm-up."""
+    """Return a contender that runs the second epoch in this engine, after one warm-up here."""
 
     def run() -> float:
         began = time.perf_counter()
@@ -212,7 +212,7 @@ def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) ->
 
 
 def check_equal(name: str, result: ReportSums, expected: ReportSums) -> None:
-    """Check that an engine has the expected sums: else a comparison of speed means nothing."""
+    """Raise an error if an engine has other sums: its speed would mean nothing."""
     # Sums are exact integers, so engines must agree to the last one.
     if result.n_reports != expected.n_reports or not np.array_equal(result.sums, expected.sums):
         raise SottovoceError(
@@ -232,7 +232,7 @@ class TimedEpoch:
 
     @classmethod
     def begin(cls, histories: Histories, engine: Engine) -> Self:
-        """Train for one epoch, to return the second one."""
+        """Train the first epoch, and return the second one."""
         # In the first epoch all people report on the same noise, which no later epoch does.
         V, _ = engine.learn(start_training(engine.settings, engine.n_items).V, 0)
         return cls(histories, engine, V)
@@ -288,7 +288,7 @@ def _make_reference_contender(epoch: TimedEpoch, plan: BenchPlan, watch: Watch) 
 
 
 def make_als_contender(histories: Histories, settings: Settings, threads: int) -> Contender:
-    """Return one ALS iteration of implicit, users and then items, with its default solver."""
+    """Return a contender that runs one ALS iteration of implicit, with its default solver."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
@@ -296,12 +296,12 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
         raise MissingExtraError(
             "it needs implicit and threadpoolctl: pip install implicit threadpoolctl"
         ) from error
-    # It has threads of its own, which threads of OpenBLAS would slow down.
+    # Threads of OpenBLAS would slow down those of implicit.
     with threadpool_limits(1, user_api="blas"):
         model = AlternatingLeastSquares(
             factors=settings.factors,
             regularization=settings.regularization,
-            # Its confidence is `alpha r`, the paper's is `1 + alpha r`.
+            # The confidence of implicit is `alpha r`, that of the paper is `1 + alpha r`.
             alpha=1 + settings.alpha,
             iterations=1,
             num_threads=threads,

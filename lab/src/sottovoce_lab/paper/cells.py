@@ -12,8 +12,8 @@ from sottovoce.training import Settings
 # How a cell is tested:
 # - "left-out": the rank of the item that was left out, among sampled others.
 # - "catalogue": its rank among sampled others and in the whole catalogue.
-# - "late": what people get who never reported.
-# - "people": which people and which items the quality comes from.
+# - "late": lists for people who never reported.
+# - "people": the quality for each fifth of the people and of the items.
 TestKind = Literal["left-out", "catalogue", "late", "people"]
 # What devices know besides the model and use without sending it.
 SideKind = Literal["tags", "time", "both"]
@@ -56,7 +56,7 @@ class Cell:
     method: Method
     size: Size
     seed: int
-    """Of the split, the negatives and everything that the method draws."""
+    """Seed of the split, the negatives and everything that the method draws."""
     parameters: tuple[tuple[str, ParameterValue], ...] = ()
     """The method's parameters in a fixed order; of a training, all settings except the seed."""
     draw: int = 0
@@ -66,7 +66,7 @@ class Cell:
     curve: bool = False
     """Whether every epoch is evaluated, or only the last one."""
     side_information: tuple[SideKind, ...] = ()
-    """With which side information it is tested, besides the test without any."""
+    """Kinds of side information with which it is tested, in addition to the test without any."""
     measured: TestKind = "left-out"
     resample: int | None = None
     """Number of people who are resampled from those of the data and report in their place."""

@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Budgets are seen locally, where reports can be traced, or behind a proxy.
+# How a budget is counted: local, if reports can be traced to people, or central, behind a proxy
+# that shuffles them.
 View = Literal["local", "central"]
 VIEWS: tuple[View, ...] = ("local", "central")
 SIGN_COUNTING: Method = "private-popularity"
 NAME_COUNTING: Method = "named-counts"
 # Counting signs is tried with up to this many reports of a person.
 MAX_SIGN_REPORTS = 100
-# Of a report that names an item. With smaller ones, nearly all reports are noise.
+# Epsilons of a report that names an item. With smaller ones, nearly all reports are noise.
 NAMED_EPSILONS = (4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
 FRONTIER_METHODS: tuple[Method, ...] = (*COMPARED_METHODS, SIGN_COUNTING, NAME_COUNTING)
 # HR@10 for which the least budget is sought.
@@ -52,11 +53,11 @@ class Option:
     """One way to spend a budget: a method at some setting."""
 
     tuning_cell: Cell
-    """On the split on which options are chosen."""
+    """Its cell on the split on which options are chosen."""
 
     @property
     def method(self) -> Method:
-        """Its method."""
+        """Name of the method."""
         return self.tuning_cell.method
 
     def make_cell(self, seed: int) -> Cell:
@@ -92,7 +93,7 @@ class BudgetPoint:
 def find_frontier(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint]:
     """Return the points that are better than every point that costs no more, cheapest first."""
     frontier: list[BudgetPoint] = []
-    # Of equal costs the best comes first, so that the others never get in.
+    # Among points of equal cost the best comes first, so the others are left out.
     for point in sorted(points, key=lambda point: (point.get_cost(view), -point.quality)):
         if not frontier or point.quality > frontier[-1].quality:
             frontier.append(point)
@@ -117,7 +118,7 @@ def list_options(scale: Scale) -> list[Option]:
 
 
 def _list_counting_cells(scale: Scale) -> Iterator[Cell]:
-    # Popularity shows what a budget buys that learns nobody's taste.
+    # Popularity shows which quality a budget buys without learning anybody's taste.
     size = get_largest_size(scale)
     sign_reports = (*scale.frontier_epochs, MAX_SIGN_REPORTS)
     signs = product([SIGN_COUNTING], scale.small_epsilons, sign_reports)
@@ -238,8 +239,8 @@ class Frontier(Experiment):
     ) -> list[tuple[float, Interval | None]]:
         """Return the points that were chosen for a view, even if others are better now."""
         options = [option for option in list_options(self.scale) if option.method == method]
-        # The choice is made again on the tuning split: what is reported must not decide what is
-        # drawn.
+        # Points are chosen on the tuning split only: reported qualities must not decide which
+        # points are drawn.
         tried = [point for option in options if (point := read_tuning_point(option, self.store))]
         chosen = {point.option for point in find_frontier(tried, view)}
         return [
@@ -272,7 +273,7 @@ class Frontier(Experiment):
             f"Settings were chosen on the subset and split of seed {TUNING_SEED}; these numbers "
             "are of other splits of another subset. Central: delta "
             f"{compute_delta(users):g}, everybody takes part in every epoch; reports that name "
-            "items have no central figure here and stand at their local one."
+            "items have no central budget here, so their local one is shown."
         )
         ceiling, popularity = (
             format_interval(self.reader.read_interval(family)) for family in self._public_families

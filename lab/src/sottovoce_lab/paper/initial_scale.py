@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Settings that the paper gives roughly or not at all, with other values than the preset's. They
-# are tried with the scales after them, on as many splits as are reported.
+# Settings that the paper gives roughly or not at all. For each: other values than the preset's, and
+# the initial scales with which they are tried, on as many splits as are reported.
 OTHER_SETTINGS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
     ("learning_rate", (5e-4, 2e-3), (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ("alpha", (4.0, 40.0), (0.01, 0.1, 0.3, 1.0)),
 )
-# Values of the preset; they stand in rows of cells where all cells have them.
+# Values of these settings in the preset. A file of cells omits a setting that all its cells share.
 PRESET_SETTINGS = {"learning_rate": 1e-3, "alpha": 1.0}
 # Epochs of figure 3 in the table; the file of cells has all of them.
 EPOCHS_SHOWN = (1, 5, 10, 20, 30)
@@ -49,7 +49,7 @@ SEARCH_NOTE = (
 
 @dataclass(frozen=True)
 class Crowds:
-    """What the tables must know of a run besides its cells."""
+    """What the tables need besides the cells."""
 
     sizes: Sequence[tuple[int | None, int | None]]
     """Users and items of Table 4, in its order."""
@@ -57,10 +57,11 @@ class Crowds:
     """k of Table 4."""
     scales: Sequence[float]
     seeds: range
-    """Of the splits that are reported."""
+    """Seeds of the splits that are reported."""
     search_seeds: range
+    """Seeds of the splits on which the scale is searched."""
     paper_users: Mapping[int | None, int | None]
-    """The crowd of the paper that each number of users stands for."""
+    """For each number of users, the crowd of the paper that it stands for."""
 
 
 class InitialScaleSearch(Experiment):
@@ -245,8 +246,8 @@ def _tabulate_by_scale(
     Args:
         name: Name of the table.
         title: Its title.
-        headings: Of the columns before the paper's.
-        places: For each row what stands in these columns, the paper's number, the cells at all
+        headings: Headings of the columns before the paper's.
+        places: For each row the texts in these columns, the paper's number, the cells at all
             scales, and the metric.
         crowds: The scales and seeds.
         notes: Sentences below the table.
@@ -266,7 +267,7 @@ def _tabulate_by_scale(
     return Table(name, title, (*headings, "paper", *scales), table_rows, records, list(notes))
 
 
-def _show_mean(interval: Any) -> str:
+def _format_mean(interval: Any) -> str:
     return NO_VALUE if interval is None else f"{interval.mean:.3f}"
 
 
@@ -309,7 +310,7 @@ def _tabulate_figure2(rows: Sequence[CellRow], crowds: Crowds) -> Table:
         places,
         crowds,
         [FIGURE2_NOTE],
-        _show_mean,
+        _format_mean,
     )
 
 
@@ -332,13 +333,15 @@ def _tabulate_figure3(rows: Sequence[CellRow], crowds: Crowds) -> Table:
         places,
         crowds,
         ["The paper's column has what the description of its picture says, roughly."],
-        _show_mean,
+        _format_mean,
     )
 
 
 def _tabulate_full(rows: Sequence[CellRow], crowds: Crowds) -> Table:
     sizes = {(users, items) for users, items in crowds.sizes}
-    own = [row for row in rows if (_read(row["users"]), _read(row["items"])) not in sizes]
+    own = [
+        row for row in rows if (_parse_count(row["users"]), _parse_count(row["items"])) not in sizes
+    ]
     places = []
     for k in dict.fromkeys(row["reports"] for row in own):
         cells = select_rows(own, reports=k)
@@ -350,7 +353,7 @@ def _tabulate_full(rows: Sequence[CellRow], crowds: Crowds) -> Table:
     return _tabulate_by_scale("initial-scale-table5", title, ("k", "metric"), places, crowds)
 
 
-def _read(count: str) -> int | None:
+def _parse_count(count: str) -> int | None:
     return None if count == "all" else int(count)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log, log1p
+from math import exp, inf, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +24,19 @@ Float64 = NDArray[np.float64]
 KNOT_COUNT = 6
 # Numbers that are fitted: the heights of the knots, `few` and `power`.
 FITTED_NUMBERS = KNOT_COUNT + 2
-# Where ln(few) and the power are sought.
+# Smallest and largest ln(few).
 LOG_FEW_RANGE = (0.0, 15.0)
+# Smallest and largest power.
 POWER_RANGE = (0.3, 3.0)
 # Numbers start at least this far from the ends of their ranges.
 START_MARGIN = 1e-6
-# A signal is found to this precision of ln z.
+# Precision of ln z to which a signal is found.
 LOG_SIGNAL_PRECISION = 1e-6
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a law is fitted to, or checked on."""
+    """A measured quality, to which a law is fitted or on which it is checked."""
 
     signal: float
     """z."""
@@ -55,6 +56,7 @@ class Law:
     few: float
     """Number of reports with which z counts by half."""
     power: float
+    """Power of the correction for few reports."""
 
     @classmethod
     def fit(cls, measurements: Sequence[Measurement]) -> Law:
@@ -109,7 +111,7 @@ class Law:
 
     def compute_loss(self, reports: float) -> float:
         """Return the number by which z is divided with this many reports in all."""
-        return exp(log1p((self.few / reports) ** self.power))
+        return float(1 + (self.few / reports) ** self.power)
 
 
 def _unpack(numbers: Float64) -> tuple[Float64, float, float]:

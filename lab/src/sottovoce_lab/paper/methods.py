@@ -1,4 +1,4 @@
-"""From a cell to its result: each method trained, ranked and accounted for.
+"""Compute the result of a cell: train its method, rank, and account for privacy.
 
 An item matrix that several cells need is trained once, and a test is prepared once.
 """
@@ -88,7 +88,7 @@ class SharedResults:
 
 @dataclass(frozen=True)
 class PreparedTest:
-    """A test, and what devices may know besides the model."""
+    """A test, and the side information that devices may have in it."""
 
     data: Interactions
     candidates: Candidates
@@ -209,7 +209,7 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
         resample=cell.resample,
     )
     run = simulate(context.data, plan)
-    # People hide among all who report, also where they are made out of fewer.
+    # The crowd is everybody who reports, including resampled people.
     people = cell.resample or context.data.n_users
     spent = _account_training(settings, context.data.n_items, people)
     result: dict[str, Any] = {"final": run.final, "budget": spent}

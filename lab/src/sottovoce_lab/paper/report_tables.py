@@ -24,12 +24,14 @@ from sottovoce_lab.paper.tables import Table, format_interval
 DOCS = Path(__file__).parents[3] / "docs"
 REPORT = DOCS / "report.md"
 CELLS = DOCS / "cells"
-# Says of each file of cells by which command, from which commit and in which time it came.
+# For each table: its files of cells, the command and the commit that made them, and the cost.
 SOURCES = CELLS / "sources.toml"
 MARK = re.compile(r"<!-- cells: (\S+) -->\n.*?<!-- end of cells -->", re.DOTALL)
-# The first item matrix of the preset.
+# Scale of the preset's first item matrix.
 PRESET_SCALE = 0.3
 REPORTED_SEEDS = range(3)
+# Learning rate and alpha in rows of the preset; curves have no such columns.
+PRESET_VALUES = (("0.001", "1"), (None, None))
 
 
 def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
@@ -112,12 +114,8 @@ def _tabulate_main_preset(rows: list[CellRow]) -> Table:
 
 
 def _select_preset(rows: list[CellRow]) -> list[CellRow]:
-    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in USUAL]
+    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in PRESET_VALUES]
     return select_rows(usual, initial_scale=PRESET_SCALE, seed=REPORTED_SEEDS)
-
-
-# What rows of the preset have as learning rate and alpha; curves have no such columns.
-USUAL = (("0.001", "1"), (None, None))
 
 
 def format_markdown(table: Table) -> str:

@@ -1,8 +1,8 @@
-"""Baselines of the field that see all histories: recent popularity, EASE and ALS by recency.
+"""Baselines without privacy: recent popularity, and EASE and ALS with recency weights.
 
-An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. A baseline's settings are
-those with the best NDCG@100 of the whole catalogue in the periods that the timeline has for
-choosing; the later periods show only these.
+An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. For each baseline, the
+setting with the best NDCG@100 of the whole catalogue is chosen on `Timeline.choosing`. Figures of
+the later periods are of this setting only.
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ RECENT_PERIODS = (1, 2, 4)
 HALF_LIVES = (1.0, 4.0, math.inf)
 EASE_RIDGES = (30.0, 300.0, 3_000.0)
 ALS_RIDGES = (3.0, 30.0)
-# What ALS does not choose: its factors, and the weight of a touched item beyond 1.
+# Number of factors of ALS, which is not chosen.
 ALS_FACTORS = 64
+# Weight of a touched item beyond 1 in ALS, which is not chosen.
 ALS_ALPHA = 10.0
-# Iterations of ALS before its first test, and before each later one, which continues.
+# Iterations of ALS before its first test.
 FIRST_ALS_ITERATIONS = 10
+# Further iterations before each later test.
 NEXT_ALS_ITERATIONS = 2
-# Periods for choosing on which all settings are tested, at most.
+# Largest number of periods on which all settings are tested.
 MAX_TRIAL_PERIODS = 4
 # Metric of the whole catalogue by which settings are chosen.
 CHOOSING_METRIC = "ndcg@100"
@@ -69,7 +71,11 @@ class Baseline(ABC):
 
     @abstractmethod
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:
-        """Rank with what happened before the period of the cases, by the suffix of the name."""
+        """Rank with interactions before the period of the cases.
+
+        Returns:
+            Ranks by the suffix of the name: empty, or `PLAIN_SUFFIX` without side information.
+        """
 
 
 @dataclass(eq=False)
@@ -210,7 +216,7 @@ class RecencyAls(Baseline):
 def collect_weighted(
     timeline: Timeline, users: Int64, until: int, n_items: int, half_life: float
 ) -> tuple[sparse.csr_matrix, Int64]:
-    """Return weighted histories of the end of a period, and the ages of their entries."""
+    """Return the weighted histories at the end of a period, and the ages of their entries."""
     histories, times = timeline.collect_histories(users, until, n_items)
     ages = until - timeline.find_periods(times)
     weighted = histories.to_csr().astype(np.float32)
@@ -286,7 +292,7 @@ class BaselineContest:
         }
 
     def _keep_chosen(self) -> None:
-        """Drop all settings but the chosen ones, whose matrices are large."""
+        """Keep only the chosen settings; the matrices of others would fill the memory."""
         for name, baselines in self._baselines.items():
             if name not in self.choices:
                 means = [float(np.mean(gains)) for gains in self._gains[name] if gains]
@@ -313,7 +319,7 @@ def make_baselines(
         seed: Seed of the first item matrix of ALS.
         engine: `cuda` solves EASE on a graphics card, everything else with NumPy.
         threads: Threads of ALS; None: one for each core.
-        with_models: Whether EASE and ALS are among them; EASE is not where its dense matrices would
+        with_models: Whether to include EASE and ALS. EASE is left out if its dense matrices would
             be too large.
     """
     baselines: dict[str, list[Baseline]] = {

@@ -25,7 +25,7 @@ class Cases:
     users: Int64
     """Number of each tested person."""
     candidates: Candidates
-    """Histories of the end of the period before; nobody ever touches their negatives."""
+    """Histories before the period, and negatives that the person never touches."""
     age: Int64
     """Number of epochs in which each touched item was in the catalogue."""
     touched: Int64
@@ -36,7 +36,7 @@ class Cases:
 
     @property
     def split(self) -> Split:
-        """Histories of the end of the period before, and the touched items."""
+        """Histories before the period, and the touched items."""
         return self.candidates.split
 
     @property
@@ -84,7 +84,7 @@ def select_cases(
 def _find_first_items(
     timeline: Timeline, period: int, people: int, rng: np.random.Generator, *, only_new: bool
 ) -> tuple[Int64, NDArray[np.int32]]:
-    """Return the tested users, ascending, and their items; several of one moment are drawn from."""
+    """Return the tested users, ascending, and their items, drawn among those of one moment."""
     entries = np.flatnonzero(timeline.periods == period)
     if only_new:
         arrival = timeline.arrival[timeline.histories.indices[entries]]

@@ -86,7 +86,7 @@ class Period:
     tested: CaseResults | None
     """None if nobody could be tested, as in the first period."""
     tested_on_new: CaseResults | None
-    """The same for new items only, in the later periods."""
+    """The same for new items only; None before the later periods."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Replay:
 
     @cached_property
     def privacy_report(self) -> PrivacyReport:
-        """Cost of each person at most, among the people of the smallest epoch."""
+        """Largest cost of any person, in the crowd of the smallest epoch."""
         event = self.plan.settings.event(len(self.periods[-1].V))
         return make_privacy_report(event, self.crowd)
 

@@ -68,8 +68,8 @@ def average_later_periods(replays: Sequence[Replay]) -> dict[str, dict[str, Inte
 def average_periods(replays: Sequence[Replay], numbers: range) -> dict[str, dict[str, Interval]]:
     """Return the mean of each metric over some periods, by the name of the model.
 
-    It has the models that were tested in all of these periods in which anybody was; it is empty if
-    a replay tested nobody.
+    Only models that were tested whenever anybody was tested are in it. It is empty if a replay
+    tested nobody.
     """
     metrics = [[result.summarize() for result in _list(replay, numbers)] for replay in replays]
     if not all(metrics):

@@ -29,7 +29,7 @@ from sottovoce_lab.bench.timing import (
 
 # Connections over which batches are sent at the same time.
 N_CONNECTIONS = 64
-# CPU time is counted in steps of this length.
+# Linux counts CPU time in steps of this length; shorter times count as one step.
 CPU_CLOCK_SECONDS = 0.01
 # A proxy must be ready, and deliver its epoch, within this time.
 PROXY_TIMEOUT_SECONDS = 120.0
@@ -151,7 +151,9 @@ def _wait_until(condition: Callable[[], bool], process: SpawnProcess) -> None:
     deadline = time.monotonic() + PROXY_TIMEOUT_SECONDS
     while not condition():
         if not process.is_alive() or time.monotonic() > deadline:
-            raise UnavailableError("the measured proxy ended, or does not go on")
+            raise UnavailableError(
+                f"the measured proxy ended, or was not done after {PROXY_TIMEOUT_SECONDS:g} seconds"
+            )
         time.sleep(0.02)
 
 

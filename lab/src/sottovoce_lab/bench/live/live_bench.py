@@ -26,15 +26,15 @@ class LiveBenchPlan:
     """How many rounds, processes, batches and reports are measured."""
 
     repeats: int = setting(5, "rounds", min_value=1)
-    processes: int = setting(0, "compared with 1; 0: as many as there are cores")
+    processes: int = setting(0, "processes that open, compared with one; 0: one for each core")
     chunk: int = setting(
         MAX_CHUNK_REPORTS, "reports in a chunk", min_value=1, max_value=MAX_CHUNK_REPORTS
     )
     batches: int = setting(
-        10_000, "in an epoch at the proxy; the server's epoch has as many reports", min_value=1
+        10_000, "batches in an epoch, at the proxy and at the server", min_value=1
     )
-    reports: int = setting(100, "k: in a batch", min_value=1)
-    items: int = setting(1000, "M", min_value=1)
+    reports: int = setting(100, "reports in a batch (k)", min_value=1)
+    items: int = setting(1000, "items in the catalogue (M)", min_value=1)
     full: bool = setting(
         default=False, help="whether the server's epoch is sealed and opened for real"
     )
@@ -158,7 +158,7 @@ class EpochCosts:
     server_core_hours: float
     proxy_core_hours: float
     up: int
-    """Bytes from devices to proxies; from proxies to server it is 56 bytes less a batch."""
+    """Bytes from devices to proxies. Proxies send the server 56 bytes less for each batch."""
     down: int
     proxy_disk: int
     """Most bytes at a time, of all proxies together."""

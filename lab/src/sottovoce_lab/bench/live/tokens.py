@@ -23,6 +23,7 @@ class TokenRates:
     issued: Spread
     """Attestation checked, evaluated with its proof, and synced together with many others."""
     redeemed: Spread
+    """Token checked."""
     created: Spread
     """Blinded, and finalised after a check of the proof, on a device."""
 
@@ -52,8 +53,8 @@ def _measure_round(signed: SignedManifest, folder: Path) -> tuple[float, float, 
         without_key = replace(
             signed.manifest, terms=replace(signed.manifest.terms, accounts=True), public_key=None
         )
-        # A proxy announces a key after its first manifest, and issues tokens after one that names
-        # it.
+        # A proxy announces a key after its first manifest, and issues tokens after a manifest that
+        # names this key.
         accounts.follow(SignedManifest.make(without_key, signer))
         with_key = replace(without_key, next_token_key=accounts.announced_key)
         accounts.follow(SignedManifest.make(with_key, signer))
@@ -66,7 +67,7 @@ def _measure_round(signed: SignedManifest, folder: Path) -> tuple[float, float, 
             lambda: accounts.issue_tokens([accounts.check_request(body) for body in requests])
         )
     issuer, tokens = Issuer(os.urandom(32)), []
-    # Answers are prepared first: evaluating is the proxy's work, and only a device's is timed.
+    # Answers are prepared first: evaluating is the proxy's work, and only the device's is timed.
     waiting = [blind_token(os.urandom(16)) for _ in range(MAX_REQUESTS_PER_TRANSACTION)]
     answers = [issuer.evaluate(element) for element, _ in waiting]
     began = time.process_time()

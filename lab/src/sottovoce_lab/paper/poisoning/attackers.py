@@ -21,9 +21,9 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 INVENTED_SIZE_AND_POOL = {"paper": (80, 80), "loudest": (2, 20), "fcf": (3, 3)}
 # `reports` wants a row of this many times the length of the best-liked item's row.
 REPORTS_REACH = 1.25
-# Lengths of rows that `adaptive` tries, as multiples of the same row.
+# Lengths of rows that `adaptive` tries, as multiples of the length of that row.
 ADAPTIVE_REACHES = (0.5, 0.8, 1.1, 1.5, 2.0, 3.0)
-# `adaptive` tries to please these shares of the people it knows: the nearest to see the item.
+# `adaptive` aims at these shares of the people it knows: those who are nearest to seeing the item.
 ADAPTIVE_SHARES = (0.1, 0.4, 1.0)
 # Number of epochs that `adaptive` looks ahead.
 ADAPTIVE_HORIZON_EPOCHS = 5

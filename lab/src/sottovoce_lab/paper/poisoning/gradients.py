@@ -1,4 +1,4 @@
-"""FCF learning without privacy (FCF) under attack: attackers send gradients of choice.
+"""FCF, which is not private, under attack: attackers send gradients of their choice.
 
 Two assumptions favour the server: it rejects a gradient longer than the longest honest one, and
 its line search sees only the curvatures of honest people.

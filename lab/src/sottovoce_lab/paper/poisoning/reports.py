@@ -1,4 +1,4 @@
-"""A training of ours under attack: people send reports, and attackers send reports of choice.
+"""A training of ours under attack: attackers send reports of their choice.
 
 Attackers want a change of V. The server's estimate is linear in the sums of signs, so the inverse
 of the estimate says which reports make this change.
@@ -63,7 +63,7 @@ def _(mechanism: Loudest, estimate: Float64, n_reports: int) -> Float64:
 
 @singledispatch
 def expect_estimate(mechanism: Mechanism, V: Float32, X: Float32, histories: Histories) -> Float64:
-    """Return about the mean estimate of these people."""
+    """Return approximately the estimate that reports of these people would give."""
     raise NotImplementedError(mechanism.name)
 
 
@@ -135,7 +135,7 @@ class ReportSystem:
 
     @property
     def honest_reporters(self) -> int:
-        """About the number of honest people who take part in an epoch."""
+        """Approximate number of honest people who take part in an epoch."""
         return round(self.honest * self.settings.share)
 
     @property
@@ -244,7 +244,7 @@ class ReportEpoch:
 
     @cached_property
     def row_limit(self) -> float:
-        """About the length to which a server clips the rows of its estimate."""
+        """Approximate length to which a server clips the rows of its estimate."""
         usual = self._honest_estimate + self.system.noise
         return DEFAULT_ROW_LIMIT * measure_typical_row_length(usual, self.system.settings.memory)
 
@@ -272,7 +272,7 @@ class ReportEpoch:
             return apply_update(self.V, median, epochs_done, settings)
         counts = count_reports(reports, mechanism.n_directions)
         if defence in DEFENCES_WITH_CAPS:
-            # As a live server does it: what no crowd of honest people sends is cut off.
+            # As in a live server: counts that no crowd of honest people reaches are cut off.
             counts = cap_counts(counts, mechanism.event(1, 1))
         row_limit = DEFAULT_ROW_LIMIT if defence == "rows" else 0.0
         n_reports = int(counts.sum())
