@@ -15,11 +15,11 @@ from sottovoce_lab.audit.densities import compute_report_densities
 # Scale of V: small, so that user vectors are large and the values of `coordinate` are clipped to
 # +-1.
 ITEM_SCALE = 0.01
-# Reports that a client makes in one call; an even number, because reports are compared in pairs.
+# Reports in a call while reports are sampled. Both are even, because reports are compared in pairs.
 REPORTS_PER_CALL = 2000
 # The same in scenes in which all directions tie.
 REPORTS_PER_SHORT_CALL = 2
-# A scene of short calls has fewer reports by this factor: otherwise its calls would take a day.
+# A scene of short calls has fewer reports by this factor. Otherwise its calls would take a day.
 SHORT_CALL_REDUCTION = 100
 
 
@@ -33,10 +33,11 @@ class Scene:
     first: tuple[int, ...]
     second: tuple[int, ...]
     reports_per_call: int = REPORTS_PER_CALL
-    """k; small where directions tie, because the reports of one call share the order of ties."""
+    """Reports in a call. The reports of one call break ties in the same way, so scenes with ties
+    have calls of two reports."""
 
     def count_calls(self, samples: int) -> int:
-        """Return how many calls for each person give about this number of reports."""
+        """Return the number of calls that make about this number of reports of each person."""
         if self.reports_per_call != REPORTS_PER_CALL:
             samples //= SHORT_CALL_REDUCTION
         return -(-samples // self.reports_per_call)

@@ -25,7 +25,7 @@ class Targets:
 
     victims: Ints
     true: Histories
-    """The real histories, which the victims also have as members of the crowd."""
+    """Their real histories. The crowd contains a copy of each victim with this history."""
     other: Histories
     """Histories in the other world: without one item, or somebody else's."""
 
@@ -42,11 +42,15 @@ class Trials:
 def choose_targets(
     histories: Histories, count: int, question: Question, rng: np.random.Generator
 ) -> Targets:
-    """Choose victims among people with two items or more, and another history for each."""
+    """Choose victims with two or more items, and for each a second history.
+
+    It lacks one item, or it is the history of another person, depending on the question.
+    """
     eligible = np.flatnonzero(np.diff(histories.indptr) >= 2)
     if not len(eligible):
         raise DataError("a victim must have two interactions, and nobody has")
-    # A person is chosen twice only if there are too few: other victims bring other histories.
+    # A person is chosen twice only if there are too few people, because every other history adds
+    # information.
     victims = rng.choice(eligible, count, replace=count > len(eligible))
     if question == "history":
         others = rng.choice(eligible, count)

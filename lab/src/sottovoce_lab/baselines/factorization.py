@@ -9,16 +9,16 @@ from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines.models import Factorization
 
-# Scale of the first V, whose entries are random.
+# Standard deviation of the entries of the first V.
 INITIAL_SCALE = 0.1
 
 
 class MatrixFactorization(Factorization):
     """The paper's upper bound: V from everybody's data.
 
-    Alternating least squares between people and items. An engine solves the equations of both
-    sides, which are those of a device; for the items it gets the transposed histories. As in a
-    federated model, people's vectors are those that devices solve for the final V.
+    It alternates least squares between people and items. The equations of both are those of a
+    device, which an engine solves: for items, the transposed histories take the place of people.
+    Vectors of people are computed as in a federated model, so only V differs.
     """
 
     @classmethod
