@@ -60,7 +60,7 @@ REPLACED_DISTANCE = sqrt(2)
 ADDED_DISTANCE = 1.0
 # Share of mu^2 of the whole training that the release of the count gets.
 COUNT_SHARE = 0.02
-# Shares of mu^2 of one step that the sums K and A get; B gets the rest.
+# Share of mu^2 of one step that the sum K gets; B gets the rest.
 GRAM_SHARE = 0.02
 # Number of factors: FACTORS_PER_ROOT * sqrt(people * mu / sqrt(items)), at most MAX_FACTORS.
 FACTORS_PER_ROOT = 1.25
@@ -206,8 +206,7 @@ class Aggregator:
 
     def sum_parts(self, V: Float32, weights: Float64, axis: Float64) -> Sums:
         """Sum the parts of all people, each of length at most 1, with these weights of items."""
-        solve, factors = self.build_solver(V), V.shape[1]
-        pairs = factors * (factors + 1) // 2 if self.settings.observed else 0
+        solve = self.build_solver(V)
 
         def sum_block(people: sparse.csr_matrix) -> tuple[Float64, Float64]:
             X = project_into_cone(solve(people), axis)
