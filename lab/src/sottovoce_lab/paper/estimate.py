@@ -80,7 +80,7 @@ class Pace:
     work_left: float = 0.0
     work_done: float = 0.0
     seconds: float = 0.0
-    """How long `work_done` took."""
+    """Seconds that `work_done` took."""
 
 
 class Estimate:
@@ -98,7 +98,7 @@ class Estimate:
     @contextmanager
     def watch(self, cell: Cell) -> Iterator[None]:
         """Measure how long a cell takes."""
-        # Heavy, and not needed to read results.
+        # Imported here, because it is slow to import and not needed to read results.
         from numba.core import event
 
         started = self._clock()

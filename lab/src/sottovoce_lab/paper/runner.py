@@ -41,7 +41,7 @@ CellCallback = Callable[[Cell, float | None], None]
 # Called with the number of cells of a stage. The context manager returns the callback for a cell.
 StageCallback = Callable[[int], AbstractContextManager[CellCallback]]
 
-# In the order in which they are reported.
+# All experiments, in the order of the report.
 EXPERIMENTS: dict[str, type[Experiment]] = {
     experiment.name: experiment
     for experiment in (
@@ -120,7 +120,7 @@ class Runner:
 
         An interruption loses only the cell that is being computed.
         """
-        # Local, so that a subset of ML-20M does not stay in memory afterwards.
+        # A local variable, so that a subset of ML-20M does not stay in memory afterwards.
         missing, subsets = self.list_missing(cells), SubsetCache(self.data)
         shared, estimate = SharedResults(missing), Estimate(missing, self.store.about)
         for cell in missing:
