@@ -133,7 +133,10 @@ export class History {
 
   /** Return the figures for the question of consent, for these terms and this limit of epsilon. */
   async summarize(terms: Terms, limit: number): Promise<PromiseSummary> {
-    return computeSummary(terms, await this.#outbox.listCharges(), limit);
+    const charges = await this.#outbox.listCharges();
+    const batch = await this.#outbox.readWaitingBatch();
+    const waiting = charges.find(({ purpose }) => purpose === batch?.purpose)?.reports ?? 0;
+    return computeSummary(terms, charges, limit, { waiting });
   }
 
   /**

@@ -226,8 +226,9 @@ export class Page extends EventTarget {
   async forget(): Promise<void> {
     const client = await this.#client;
     await client.withdraw();
-    const { manifest = null } = this.news ?? {};
-    if (manifest !== null) this.refuse(manifest);
+    const { newOffer = null, manifest = null } = this.news ?? {};
+    const asked = newOffer ?? manifest;
+    if (asked !== null) this.refuse(asked);
     await client.forget();
   }
 
