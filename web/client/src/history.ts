@@ -133,10 +133,9 @@ export class History {
 
   /** Return the figures for the question of consent, for these terms and this limit of epsilon. */
   async summarize(terms: Terms, limit: number): Promise<PromiseSummary> {
-    const charges = await this.#outbox.listCharges();
-    const batch = await this.#outbox.readWaitingBatch();
-    const waiting = charges.find(({ purpose }) => purpose === batch?.purpose)?.reports ?? 0;
-    return computeSummary(terms, charges, limit, { waiting });
+    const { charges, waiting } = await this.#outbox.readState(0); // they are the same for any epoch
+    const charge = charges.find(({ purpose }) => purpose === waiting?.purpose);
+    return computeSummary(terms, charges, limit, { waiting: charge?.reports ?? 0 });
   }
 
   /**

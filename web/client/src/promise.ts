@@ -52,7 +52,7 @@ export function computePromise(
   delta = DEFAULT_DELTA,
   turns = countTurnsLeft(terms, charges),
 ): PromiseFigures {
-  const { epsilon, reports, loudFraction, leastClients: clients, dummies, accounts } = terms;
+  const { epsilon, reports, loudFraction, minClients: clients, dummies, accounts } = terms;
   const local = roundUp(sumCharges(charges) + toAmount(epsilon, reports) * BigInt(turns));
   const parts = [
     ...(turns > 0 ? [{ epsilon, loudFraction, clients, dummies, reports, turns }] : []),

@@ -23,11 +23,12 @@ const WRONG_EPOCH_TYPE = "urn:sottovoce:wrong-epoch";
 /** Seconds without a single byte after which a request is aborted. */
 const PATIENCE_SECONDS = 30;
 /**
- * A request and its answer may together take this many seconds, and one more for each
- * `MIN_BYTES_PER_SECOND` of their size. Otherwise a proxy that sends a byte now and then could hold
- * the locks of all tabs, and a pause or `forget` would never end.
+ * Twice the patience is the time for an answer of no size; each of its bytes may take as long as at
+ * this rate.
+ *
+ * Without an end, a proxy that sends a byte now and then could hold the locks of all tabs: a pause
+ * or `forget` would never be finished.
  */
-const MAX_EXCHANGE_SECONDS = 60;
 const MIN_BYTES_PER_SECOND = 2 ** 16;
 
 /**
@@ -65,8 +66,6 @@ export interface ProxyOptions {
   fetch?: typeof fetch | undefined;
   /** Seconds without a byte after which a request is aborted. */
   patience?: number;
-  /** Seconds for a request and its answer, to which their size is added. */
-  maxSeconds?: number;
 }
 
 /**
@@ -185,10 +184,10 @@ export class HttpProxy {
     maxBytes: number,
     work: (answer: Answer) => Promise<Result>,
   ): Promise<Result> {
-    const { grid, patience = PATIENCE_SECONDS, maxSeconds = MAX_EXCHANGE_SECONDS } = this.options;
+    const { grid, patience = PATIENCE_SECONDS } = this.options;
     await grid.waitForStep(init.signal);
-    const size = maxBytes + (init.body instanceof Uint8Array ? init.body.length : 0);
-    const watch = new Watch(patience, maxSeconds + size / MIN_BYTES_PER_SECOND, init.signal);
+    const maxSeconds = 2 * patience + maxBytes / MIN_BYTES_PER_SECOND;
+    const watch = new Watch(patience, maxSeconds, init.signal);
     const url = this.address + path;
     try {
       watch.signal.throwIfAborted();

@@ -228,9 +228,7 @@ export class Store {
       const waiting = await readWaitingBatchIn(transaction);
       const lastOver = waiting === undefined ? settings.lastOver : now;
       transaction.objectStore("settings").put({ ...settings, ...change, lastOver });
-      for (const table of tables) {
-        transaction.objectStore(table).clear();
-      }
+      for (const table of tables) transaction.objectStore(table).clear();
     });
   }
 }

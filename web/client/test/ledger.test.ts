@@ -102,7 +102,7 @@ type Case = (typeof promises)[number];
 
 function termsIn({ epsilon, loud_fraction, reports, epochs, clients, dummies, accounts }: Case) {
   const asked = { epsilon, loudFraction: loud_fraction, reports, epochs, accounts };
-  return { ...TERMS, ...asked, leastClients: clients, dummies };
+  return { ...TERMS, ...asked, minClients: clients, dummies };
 }
 
 function chargesIn({ charges }: Case): Charge[] {

@@ -269,11 +269,11 @@ export const TERMS: Terms = {
   reports: REPORTS,
   epochs: 1000,
   share: 1,
-  leastClients: 10, // the bound of a larger crowd takes longer
+  minClients: 10, // the bound of a larger crowd takes longer
   hold: 0,
   dummies: 0,
   factors: FACTORS,
-  mostItems: 2 * ITEMS,
+  maxItems: 2 * ITEMS,
   accounts: false,
   trial: false,
 };

@@ -226,9 +226,8 @@ export class Page extends EventTarget {
   async forget(): Promise<void> {
     const client = await this.#client;
     await client.withdraw();
-    const { newOffer = null, manifest = null } = this.news ?? {};
-    const asked = newOffer ?? manifest;
-    if (asked !== null) this.refuse(asked);
+    const asked = this.news?.newOffer ?? this.news?.manifest;
+    if (asked) this.refuse(asked);
     await client.forget();
   }
 
