@@ -31,7 +31,7 @@ def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) ->
     call(*(str({"FOLDER": folder, "FILE": shop}.get(word, word)) for word in command))
     server = ServerSettings.read(folder / "server.toml")
     assert server.training.as_dict() == content["settings"]
-    assert server.terms.least_clients == content["least_clients"]
+    assert server.terms.min_clients == content["min_clients"]
     assert server.terms.accounts == bool(central)
     assert server.epoch_seconds == 7 * 86_400
 

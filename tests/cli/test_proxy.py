@@ -62,9 +62,9 @@ def test_what_one_address_may_send_follows_from_the_crowd(
     tmp_path: Path, least: int, burst: int, per_epoch: int
 ) -> None:
     """Write settings that can be read, and that refuse an address that is a crowd by itself."""
-    init(tmp_path / "proxy", "--least-clients", least)
+    init(tmp_path / "proxy", "--min-clients", least)
     settings = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
-    assert (settings.least_clients, settings.rate.burst, settings.rate.per_epoch) == (
+    assert (settings.min_clients, settings.rate.burst, settings.rate.per_epoch) == (
         least,
         burst,
         per_epoch,
@@ -72,7 +72,7 @@ def test_what_one_address_may_send_follows_from_the_crowd(
 
 
 def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
-    init(tmp_path / "proxy", "--relay", "--host", "0.0.0.0", "--least-clients", 5)
+    init(tmp_path / "proxy", "--relay", "--host", "0.0.0.0", "--min-clients", 5)
     settings = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
     assert (settings.rate.batches_per_minute, settings.rate.per_epoch) == (0, 0)
     assert (settings.listen.host, settings.listen.connections_per_address) == ("0.0.0.0", 0)

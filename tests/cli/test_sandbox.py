@@ -48,7 +48,7 @@ def test_options_are_written_to_the_settings(
     with pytest.raises(SettingsError):
         made(folder, monkeypatch, "--origin", f"{sites[0]}/")
     named = [word for site in sites for word in ("--origin", site)]
-    chosen = ("--preset", "strong", "--port", port, "--least-clients", 133, *named)
+    chosen = ("--preset", "strong", "--port", port, "--min-clients", 133, *named)
     made(folder, monkeypatch, "--data", DATA, *chosen)
     server = ServerSettings.read(get_server_config(folder))
     proxy = read_settings(get_proxy_config(folder), ProxySettings)
@@ -57,12 +57,12 @@ def test_options_are_written_to_the_settings(
     assert len(ports) == 4
     assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
     assert max(server.heartbeat, proxy.poll_seconds) <= 1
-    assert (server.terms.least_clients, proxy.least_clients) == (133, 133)
+    assert (server.terms.min_clients, proxy.min_clients) == (133, 133)
     assert server.training.dummies > 0
     assert server.training.half_life > 0
     assert proxy.origins == sites
     system = LiveSystem.read(folder)
-    assert (system.least_clients, system.data, system.origins) == (133, DATA, sites)
+    assert (system.min_clients, system.data, system.origins) == (133, DATA, sites)
     assert system.proxy == f"http://127.0.0.1:{port}"
     assert system.server_watch == f"http://127.0.0.1:{server.watch.port}"
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
@@ -74,7 +74,7 @@ def test_where_dummies_hide_people_an_epoch_waits_for_one(
     for name, options, least in (("both", ("--preset", "strong"), 1), ("one", (), 100)):
         folder = tmp_path / name
         made(folder, monkeypatch, "--data", DATA, "--port", free_port(), *options)
-        assert LiveSystem.read(folder).least_clients == least
+        assert LiveSystem.read(folder).min_clients == least
 
 
 def test_a_trial_says_so_wherever_it_is_shown(
@@ -89,7 +89,7 @@ def test_a_trial_says_so_wherever_it_is_shown(
     page = read_settings(get_proxy_config(folder), ProxySettings).page
     assert server.terms.trial
     assert system.trial
-    assert system.least_clients < COMPANIONS_PER_EPOCH, (
+    assert system.min_clients < COMPANIONS_PER_EPOCH, (
         "an epoch ends also without the one who tries it"
     )
     assert server.training.share == 1, "nobody sits out"
@@ -103,7 +103,7 @@ def test_a_later_start_takes_no_options_and_follows_the_settings(
     folder = tmp_path / "here"
     made(folder, monkeypatch, "--data", DATA, "--epochs", 7)
     keys = ServerSettings.read(get_server_config(folder)).keys.read_bytes()
-    for again in (("--data", DATA), ("--least-clients", 5), ("--epochs", 9), ("--budget", 50)):
+    for again in (("--data", DATA), ("--min-clients", 5), ("--epochs", 9), ("--budget", 50)):
         with pytest.raises(SettingsError):
             made(folder, monkeypatch, *again)
     set_values(get_server_config(folder), {("training", "epochs"): 9})

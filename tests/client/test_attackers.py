@@ -35,8 +35,8 @@ LIES: dict[str, Callable[[World], SignedManifest]] = {
     "epsilon": lambda world: world.signed(3, epsilon=2.500001),
     "less": lambda world: world.signed(3, epsilon=2.499999),
     "fewer reports": lambda world: world.signed(3, reports=3),
-    "fewer": lambda world: world.signed(3, least_clients=99),
-    "far more": lambda world: world.signed(3, least_clients=1_001),
+    "fewer": lambda world: world.signed(3, min_clients=99),
+    "far more": lambda world: world.signed(3, min_clients=1_001),
     "loud": lambda world: world.signed(3, loud_fraction=0.5),
     "epochs": lambda world: world.signed(3, epochs=21),
     "training": lambda world: world.signed(3, training=bytes(16)),
@@ -183,7 +183,7 @@ def test_cheaper_reports_under_a_limit_are_no_more_than_were_promised(
 def test_better_terms_are_taken_and_do_not_become_the_bound(
     informed: Client, proxy: FakeProxy, world: World
 ) -> None:
-    proxy.publish(world.signed(3, epochs=3, dummies=0, least_clients=1000))
+    proxy.publish(world.signed(3, epochs=3, dummies=0, min_clients=1000))
     assert informed.sync(proxy).spent == COST
     assert informed.get_status().terms == world.terms()
     proxy.next_epoch()

@@ -170,9 +170,9 @@ def test_a_charge_keeps_the_share_and_the_crowd_of_its_epoch(
     terms = world.terms()
     client.sync(proxy)
     world.now += DAY
-    proxy.publish(world.signed(2, least_clients=500))
+    proxy.publish(world.signed(2, min_clients=500))
     client.sync(proxy)
-    assert [charge.clients for charge in charges(folder)] == [terms.least_clients, 500]
+    assert [charge.clients for charge in charges(folder)] == [terms.min_clients, 500]
     assert {charge.loud_fraction for charge in charges(folder)} == {terms.loud_fraction}
 
 

@@ -75,7 +75,7 @@ def test_the_longest_history_is_ready_in_time(
 ) -> None:
     """Read and report the most items that are kept. What takes longer than `lead` can be seen."""
     built = Settings.preset(mechanism, factors=factors, reports=1).build(n_items)
-    one = World(most_items=n_items, factors=factors, reports=1).manifest(1, items=n_items)
+    one = World(max_items=n_items, factors=factors, reports=1).manifest(1, items=n_items)
     V = np.random.default_rng(1).standard_normal((n_items, factors)).astype(np.float32)
     numbers = {item(number): number for number in range(n_items)}
     with World().create(tmp_path) as client:

@@ -98,7 +98,7 @@ def stranger(world: World) -> bytes:
 
 
 def larger(world: World) -> bytes:
-    most = world.terms().most_items
+    most = world.terms().max_items
     many = Catalogue.from_items(Item(f"x{number}", "X") for number in range(most + 1))
     return world.shelf(LATER + 1, world.add(many.raw)).encode()
 
@@ -165,8 +165,8 @@ def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     before = look(client, proxy)
-    most = world.terms().most_items
-    proxy.publish(world.signed(2, most_items=10 * most))
+    most = world.terms().max_items
+    proxy.publish(world.signed(2, max_items=10 * most))
     lay_out(proxy, 2 * DAY, *(Item(f"new {number}", "New") for number in range(most)))
     for _ in range(2):
         with pytest.raises(TermsError):
@@ -178,7 +178,7 @@ def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
         client.look(proxy, sleep=lambda _: None)
     with pytest.raises(StoreError):
         client.recommend(1)
-    client.accept(world.terms(most_items=10 * most), 100.0)
+    client.accept(world.terms(max_items=10 * most), 100.0)
     assert look(client, proxy) == {item.id for item in others.items}
 
 

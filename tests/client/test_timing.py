@@ -148,7 +148,7 @@ def leads() -> list[dict[str, Any]]:
     shapes = [(1, 1, 1), (5, 2, 4), (9_781, 16, 100), (2**17, 128, 10_000)]
     cases = []
     for items, factors, reports in shapes:
-        one = manifest(items=items, factors=factors, reports=reports, most_items=items)
+        one = manifest(items=items, factors=factors, reports=reports, max_items=items)
         late = [-5.0, 0.0, 0.001, compute_lead(one), compute_lead(one) + 0.001, 100.0]
         moments = [delay_by_whole_leads(1_000.0, 1_000.0 + seconds, one) for seconds in late]
         case = {"items": items, "factors": factors, "reports": reports}
@@ -200,7 +200,7 @@ def write() -> None:
 def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:
     shapes = [(2**24, 1), (2**24, 4), (2**16, 256), (2**22, 16)]
     leads = [
-        compute_lead(World(most_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
+        compute_lead(World(max_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
         for m, f in shapes
     ]
     assert max(leads) < MAX_LEAD_SECONDS

@@ -38,7 +38,7 @@ EPSILON = 2.5
 TRAINING = Settings.preset(
     "loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS, loud=10, seed=3
 )
-ASKED = Participation(least_clients=100, hold=0)
+ASKED = Participation(min_clients=100, hold=0)
 COST = REPORTS * EPSILON
 DAY = 86_400
 

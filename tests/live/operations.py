@@ -112,7 +112,7 @@ class Templates:
 
 
 def make_terms(least: int) -> Participation:
-    return Participation(least_clients=least, hold=HOLD_SECONDS)
+    return Participation(min_clients=least, hold=HOLD_SECONDS)
 
 
 class Run:

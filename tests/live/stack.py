@@ -133,8 +133,8 @@ class Stack:
             for name in ("chunk_reports", "source", "accounts_key")
             if name in changes
         }
-        least = changes.pop("least_clients", 1)
-        changes.setdefault("terms", Participation(least_clients=least, hold=HOLD_SECONDS))
+        least = changes.pop("min_clients", 1)
+        changes.setdefault("terms", Participation(min_clients=least, hold=HOLD_SECONDS))
         self.folder = folder
         self._opened = opened
         self.ahead = {"server": 0.0, "device": 0.0, **dict.fromkeys(names, 0.0)}

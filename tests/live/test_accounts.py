@@ -26,7 +26,7 @@ TRAINING = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=4, factors=2
 @contextmanager
 def run_with_accounts(folder: Path, **changes: Any) -> Iterator[Stack]:
     """Run a service in its second epoch, the first in which tokens are issued."""
-    terms = Participation(least_clients=1, hold=HOLD_SECONDS, accounts=True)
+    terms = Participation(min_clients=1, hold=HOLD_SECONDS, accounts=True)
     key = BACKEND_KEY.public_key().public_bytes_raw().hex()
     options = {"training": TRAINING, "terms": terms, "accounts_key": key, **changes}
     with run_stack(folder, **options) as stack:
@@ -96,7 +96,7 @@ def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
 def test_whoever_could_not_report_has_the_turn_again(folder: Path) -> None:
     """Return the turn; otherwise accounts that came first and had no crowd would never count."""
     training = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=4, factors=2, lifetime=1)
-    terms = Participation(least_clients=3, hold=HOLD_SECONDS, accounts=True)
+    terms = Participation(min_clients=3, hold=HOLD_SECONDS, accounts=True)
     with run_with_accounts(folder, training=training, terms=terms) as stack:
         names = ("anna", "otto", "ruth")
         first = [get_token(stack, name, name.encode() * 4) for name in names[:2]]
@@ -255,7 +255,7 @@ def test_a_token_counts_once_and_in_its_epoch(folder: Path) -> None:
 
 def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
     """Count a machine with one account once, however often it asks."""
-    terms = Participation(least_clients=3, hold=HOLD_SECONDS, accounts=True)
+    terms = Participation(min_clients=3, hold=HOLD_SECONDS, accounts=True)
     with run_with_accounts(folder, terms=terms) as stack:
         tokens = [get_token(stack, "mallory", bytes([turn] * 16)) for turn in range(9)]
         (one,) = [token for token in tokens if token is not None]
@@ -269,7 +269,7 @@ def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
 
 def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(folder: Path) -> None:
     """End such an epoch in time: all of its tokens were issued before it."""
-    terms = Participation(least_clients=2, hold=HOLD_SECONDS, accounts=True)
+    terms = Participation(min_clients=2, hold=HOLD_SECONDS, accounts=True)
     with run_with_accounts(folder, terms=terms) as stack:
         client = stack.add_client("phone", ["film-1"])
         sync(stack, client, "ann")

@@ -16,7 +16,7 @@ CROWD_SIZE = 3
 
 @pytest.fixture
 def stack(folder: Path) -> Iterator[Stack]:
-    terms = Participation(least_clients=CROWD_SIZE, hold=WEEK_SECONDS)
+    terms = Participation(min_clients=CROWD_SIZE, hold=WEEK_SECONDS)
     with run_stack(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as stack:
         yield stack
 
@@ -72,7 +72,7 @@ def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
 @pytest.mark.parametrize("by", [DAY_SECONDS, -DAY_SECONDS / 2])
 def test_a_device_whose_clock_jumps(folder: Path, by: float) -> None:
     """Let it neither report nor pay until its time is right."""
-    terms = Participation(least_clients=1, hold=1000)
+    terms = Participation(min_clients=1, hold=1000)
     with run_stack(folder / "stack", terms=terms) as stack:
         (client, *_) = add_devices(stack, "east")
         stack.ahead["device"] = by

@@ -16,7 +16,7 @@ CROWD_SIZE = 3
 
 @pytest.fixture
 def stack(folder: Path) -> Iterator[Stack]:
-    terms = Participation(least_clients=CROWD_SIZE, hold=7 * 86_400)
+    terms = Participation(min_clients=CROWD_SIZE, hold=7 * 86_400)
     with run_stack(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as stack:
         yield stack
 

@@ -55,7 +55,7 @@ def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
     people = random_people(20, ITEMS, seed=3)
     engine, V = build_engine("reference", people, plan), start_training(plan, ITEMS).V
     simulated = count_reports(engine.list_reports(V, 0), engine.mechanism.n_directions)
-    with run_stack(folder / "stack", training=plan, least_clients=1, chunk_reports=7_000) as stack:
+    with run_stack(folder / "stack", training=plan, min_clients=1, chunk_reports=7_000) as stack:
         report(stack, join(stack, people), 1)
         stack.world.now = stack.world.get_signed().manifest.closes
         for beat in 2 * (stack.tick, stack.gates["east"].tick):
@@ -101,7 +101,7 @@ def test_live_and_simulated_are_the_same_bits(
     assert any(not len(people[user]) for user in range(60)), "somebody has no history"
     engine = build_engine("cpu" if mechanism in COMPILED else "reference", people, plan)
     V = start_training(plan, ITEMS).V
-    changes = {"training": plan, "least_clients": 20, "row_limit": row_limit}
+    changes = {"training": plan, "min_clients": 20, "row_limit": row_limit}
     with run_stack(folder / "stack", *proxies, **changes) as stack:
         clients = join(stack, people)
         states = train(plan, engine, start_training(plan, ITEMS), row_limit=row_limit)

@@ -63,12 +63,12 @@ def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Pat
     """Restore within the epoch: nobody waits, and with the key kept nothing is lost at all."""
     for with_key, expected in ((True, ALL_REPORTS), (False, 0)):
         folder = tmp_path / str(with_key)
-        with run_stack(folder, "east", training=TRAINING, least_clients=2) as stack:
+        with run_stack(folder, "east", training=TRAINING, min_clients=2) as stack:
             back_up(stack.world.settings.database, folder / "b", with_key=with_key)
             assert sync(stack) == ALL_SENT
             closes = stack.world.get_signed().manifest.closes
         restore_database(folder / "b", folder / "server.sqlite")
-        with run_stack(folder, "east", training=TRAINING, least_clients=2) as stack:
+        with run_stack(folder, "east", training=TRAINING, min_clients=2) as stack:
             stack.world.now = closes
             hand_in_as_far_as_possible(stack)
             stack.world.now += stack.world.settings.grace_seconds
@@ -122,7 +122,7 @@ def copy_folder(stack: Stack, name: str, to: Path) -> Path:
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bool) -> None:
     """Restore copies from before and after mixing, into a closed and into an applied epoch."""
-    changes = {"training": TRAINING, "least_clients": 2, "chunk_reports": 4}
+    changes = {"training": TRAINING, "min_clients": 2, "chunk_reports": 4}
     with run_stack(tmp_path, "east", "west", **changes) as stack:
         expected = send(stack, "east", range(3)) + send(stack, "west", range(3, 6))
         first = copy_folder(stack, "east", tmp_path / "first")
@@ -170,7 +170,7 @@ def test_a_proxys_folder_put_back_in_the_middle_of_the_hand_in_loses_nothing(
 ) -> None:
     """Use dummies: the server must know that all of them have come."""
     training = TRAINING.copy_with(dummies=6)
-    changes = {"training": training, "least_clients": 2, "chunk_reports": 4}
+    changes = {"training": training, "min_clients": 2, "chunk_reports": 4}
     people = range(3)
     with run_stack(tmp_path, "east", **changes) as stack:
         send(stack, "east", people)

@@ -9,7 +9,7 @@ from sottovoce.errors import UnavailableError
 from sottovoce.training import Participation
 from tests.live.stack import Gate, Stack, run_stack
 
-OPEN_TERMS = Participation(least_clients=1, hold=7200)
+OPEN_TERMS = Participation(min_clients=1, hold=7200)
 
 
 def report(stack: Stack, gate: Gate, devices: int) -> None:
@@ -49,7 +49,7 @@ def test_an_epoch_that_is_mixed_costs_nobody_anything(folder: Path) -> None:
 def test_an_epoch_that_is_full_costs_nobody_anything(folder: Path) -> None:
     with run_stack(folder / "stack", "east", terms=OPEN_TERMS) as stack:
         east = stack.gates["east"]
-        east.proxy.intake._settings = replace(east.proxy.intake._settings, most_batches=2)
+        east.proxy.intake._settings = replace(east.proxy.intake._settings, max_batches=2)
         report(stack, east, 2)
         late = stack.add_client("late", ["film-2"])
         with pytest.raises(UnavailableError):

@@ -68,7 +68,7 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
     port = free_port()
     options: tuple[object, ...] = ("--port", port)
-    options += ("--epoch-seconds", 1, "--least-clients", N_CLIENTS, "--epochs", N_EPOCHS + 1)
+    options += ("--epoch-seconds", 1, "--min-clients", N_CLIENTS, "--epochs", N_EPOCHS + 1)
     with run_up(folder, "--data", DATA, *options) as (process, text):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
         assert f"http://127.0.0.1:{port}" in text
@@ -332,7 +332,7 @@ def test_in_the_toy_shop_any_name_has_an_account(
     tmp_path: Path, shopper: Callable[[str], Shopper]
 ) -> None:
     """Fetch a token in one visit and spend it in a later one, with one browser only."""
-    options = ("--epoch-seconds", 40, "--least-clients", 1, "--people", 2000, "--budget", 50)
+    options = ("--epoch-seconds", 40, "--min-clients", 1, "--people", 2000, "--budget", 50)
     with run_up(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
         (address,) = re.findall(r"logs in: (\S+)", text)
         visitor = shopper(address)

@@ -40,7 +40,7 @@ class Service:
         self._up = subprocess.Popen(
             [
                 *(sys.executable, "-m", "sottovoce", "up", "week", "--catalogue", "shop.csv"),
-                *(*COLUMN_OPTIONS, "--epoch-seconds", str(7 * 86_400), "--least-clients", "1"),
+                *(*COLUMN_OPTIONS, "--epoch-seconds", str(7 * 86_400), "--min-clients", "1"),
                 *("--port", str(self._port), "--origin", f"http://localhost:{self.page_port}"),
             ],
             cwd=folder,

@@ -144,7 +144,7 @@ class Device:
         need(is_other, "two shelves of one second")
         listed = self._file("catalogues", shelf.catalogue, wire.CATALOGUE_CAP)
         items = len(wire.parse_catalogue(listed))
-        need(items <= manifest.terms["most_items"], "the shelf is larger than the terms allow")
+        need(items <= manifest.terms["max_items"], "the shelf is larger than the terms allow")
         return shelf, listed
 
     def _file(self, kind: str, name: str, cap: int) -> bytes:

@@ -54,7 +54,7 @@ def start(
     training = Settings.preset(
         mechanism, reports=REPORTS, epochs=3, lifetime=turns, factors=2, seed=5
     )
-    terms = Participation(least_clients=MIN_CLIENTS, hold=HOLD_SECONDS)
+    terms = Participation(min_clients=MIN_CLIENTS, hold=HOLD_SECONDS)
     return run_stack(folder / "stack", training=training, terms=terms)
 
 

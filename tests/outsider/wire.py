@@ -31,11 +31,11 @@ TERMS: dict[str, tuple[type, float, float, str]] = {
     "reports": (int, 1, 10000, "other"),
     "epochs": (int, 1, LAST, "more"),
     "share": (float, 2.0**-32, 1, "more"),
-    "least_clients": (int, 1, 10**7, "less"),
+    "min_clients": (int, 1, 10**7, "less"),
     "hold": (int, 0, LAST, "more"),
     "dummies": (int, 0, 10**7, "less"),
     "factors": (int, 1, 256, "more"),
-    "most_items": (int, 1, 2**24, "more"),
+    "max_items": (int, 1, 2**24, "more"),
 }
 """Fields of the terms that are numbers: kind, least, most, and what is worse."""
 MANIFEST: dict[str, tuple[type, float, float]] = {
@@ -154,7 +154,7 @@ def check_terms(value: Any, items: int) -> None:
     if terms["dummies"]:
         more = loud + 0.5 / built.n_directions
         need(more > stated and loud >= 0.9 * stated, "less loud than loud_fraction says")
-    need(items <= terms["most_items"], "more items than the terms allow")
+    need(items <= terms["max_items"], "more items than the terms allow")
     need(items * factors <= 2**26 and items * factors**2 <= 2**32, "a model that is too large")
 
 
@@ -168,8 +168,8 @@ def worse(terms: Terms, accepted: Terms) -> set[str]:
         new, old = terms[name], accepted[name]
         if new != old and direction in ("other", "more" if new > old else "less"):
             names.add(name)
-    if terms["least_clients"] > 10 * accepted["least_clients"]:
-        names.add("least_clients")
+    if terms["min_clients"] > 10 * accepted["min_clients"]:
+        names.add("min_clients")
     return names
 
 

@@ -135,7 +135,7 @@ def test_dummies_hide_a_person_without_crowd() -> None:
 
 
 def test_promise_is_constant_during_a_training() -> None:
-    asked = terms(epsilon=5.0, reports=1, epochs=2, loud_fraction=0.0318, least_clients=1_000)
+    asked = terms(epsilon=5.0, reports=1, epochs=2, loud_fraction=0.0318, min_clients=1_000)
     own = charge(training=asked.training, dummies=asked.dummies)
     assert asked.promise() == asked.promise([own]) == asked.promise([own, own])
 
@@ -161,7 +161,7 @@ def test_charges_never_exceed_the_promise(
         reports=asked.reports,
         epochs=epochs,
         loud_fraction=asked.loud_fraction,
-        least_clients=asked.clients,
+        min_clients=asked.clients,
         dummies=asked.dummies,
     )
     charges = list(earlier)
@@ -218,7 +218,7 @@ def test_summary_of_a_promise() -> None:
 def test_promise_with_accounts_is_for_one_account() -> None:
     """Name the account only if all turns count: otherwise its other devices may send more."""
     numbers = {"epsilon": 5.0, "reports": 1, "epochs": 2, "loud_fraction": 0.0318, "dummies": 0}
-    plain = terms(**numbers, least_clients=50_000)
+    plain = terms(**numbers, min_clients=50_000)
     with_accounts = replace(plain, accounts=True)
     assert with_accounts.promise() == replace(plain.promise(), unit="account")
     assert with_accounts.summarize([], 2)[1] == (
@@ -229,7 +229,7 @@ def test_promise_with_accounts_is_for_one_account() -> None:
         "A 50:50 guess about it is then right at most 58 times in 100 for one device, or 99.4 if "
         "others are fake or the proxy cheats."
     )
-    assert replace(with_accounts, least_clients=1).summarize([], 2)[1] == (
+    assert replace(with_accounts, min_clients=1).summarize([], 2)[1] == (
         "A 50:50 guess about it is then right at most 99.996 times in 100 for one account, or "
         "99.996 for one device if the proxy cheats."
     )
@@ -240,7 +240,7 @@ def test_promise_with_accounts_is_for_one_account() -> None:
 
 
 def test_summary_respects_the_limit() -> None:
-    asked = terms(epsilon=2.5, reports=1, epochs=20, least_clients=1, dummies=0)
+    asked = terms(epsilon=2.5, reports=1, epochs=20, min_clients=1, dummies=0)
     assert asked.promise().summarize(20)[1].startswith("This protects nobody")
     assert "right at most 93 times in 100." in asked.promise(turns=1).summarize(1)[1]
     assert asked.promise([charge()] * 3, turns=0).local == 15
@@ -424,7 +424,7 @@ VECTOR_CASES = [
 def made(case: dict[str, Any]) -> dict[str, Any]:
     named = ("epsilon", "loud_fraction", "reports", "epochs", "dummies", "accounts")
     fields = {name: case[name] for name in named}
-    asked = terms(**fields, least_clients=case["clients"])
+    asked = terms(**fields, min_clients=case["clients"])
     ledger, trainings = Ledger(1e300), {"own": asked.training}
     for charge in case["charges"]:
         name, times = charge["training"], charge["times"]

@@ -91,10 +91,10 @@ def random_terms(source: random.Random) -> Terms:
         parameters={"directions_seed": 0, "block": 1, "loud": loud},
         reports=reports,
         epochs=source.choice([1, 1, 2]),
-        least_clients=source.choice([1, 1, 3, 6]),
+        min_clients=source.choice([1, 1, 3, 6]),
         dummies=int(dummies) * reports,
         factors=1,
-        most_items=200,
+        max_items=200,
     )
 
 
@@ -103,7 +103,7 @@ def test_promise_holds_at_every_accepted_rho(seed: int) -> None:
     source = random.Random(seed)
     asked = random_terms(source)
     promised = asked.promise()
-    crowd, event = asked.least_clients, asked.event
+    crowd, event = asked.min_clients, asked.event
     figures = {(crowd, promised.central), (1, promised.dummies_only)}
     if seed % ACCOUNTANT_EVERY == 0:
         figures.add((crowd, central_epsilon(event, crowd, TEST_DELTA)))

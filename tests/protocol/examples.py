@@ -48,11 +48,11 @@ def terms(**changes: Any) -> Terms:
         reports=4,
         epochs=20,
         share=0.75,
-        least_clients=50,
+        min_clients=50,
         hold=604_800,
         dummies=5,
         factors=2,
-        most_items=8,
+        max_items=8,
         accounts=False,
         trial=False,
     )

@@ -125,22 +125,22 @@ TERMS_VALUES: dict[str, dict[str, Any]] = {
     "no epochs": {"epochs": 0},
     "share 0": {"share": 0},
     "share 1.1": {"share": 1.1},
-    "least clients 0": {"least_clients": 0},
-    "least clients 10^7 + 1": {"least_clients": 10**7 + 1},
+    "least clients 0": {"min_clients": 0},
+    "least clients 10^7 + 1": {"min_clients": 10**7 + 1},
     "dummies -1": {"dummies": -1},
     "dummies 10^7 + 1": {"dummies": 10**7 + 1},
     "a negative hold": {"hold": -1},
     "factors 0": {"factors": 0},
     "factors 257": {"factors": 257},
-    "most items 2^24 + 1": {"most_items": 2**24 + 1},
+    "most items 2^24 + 1": {"max_items": 2**24 + 1},
     "accounts 1": {"accounts": 1},
     "trial 1": {"trial": 1},
     "trial null": {"trial": None},
     "missing share": {"share": ...},
 }
 TOO_LARGE: dict[str, dict[str, Any]] = {
-    "a model of too many entries": {"items": 2**24, "most_items": 2**24, "factors": 5},
-    "a model of too many products": {"items": 2**17, "most_items": 2**17, "factors": 256},
+    "a model of too many entries": {"items": 2**24, "max_items": 2**24, "factors": 5},
+    "a model of too many products": {"items": 2**17, "max_items": 2**17, "factors": 256},
 }
 
 

@@ -59,11 +59,11 @@ def manifests(draw: st.DrawFn) -> Manifest:
         reports=draw(st.integers(1, 10_000)),
         epochs=draw(st.integers(1, MAX_INTEGER)),
         share=draw(st.floats(2**-32, 1)),
-        least_clients=draw(st.integers(1, 10**7)),
+        min_clients=draw(st.integers(1, 10**7)),
         dummies=draw(st.integers(0, 10**7)),
         hold=draw(seconds),
         factors=factors,
-        most_items=draw(st.integers(items, 2**24)),
+        max_items=draw(st.integers(items, 2**24)),
     )
     return replace(one, terms=replace(one.terms, loud_fraction=one.build().loud_fraction))
 
@@ -134,12 +134,12 @@ def test_lambda_of_one_model_is_not_a_setting_of_its_training() -> None:
 
 @given(manifests())
 def test_terms_that_a_training_asks_for_are_those_of_its_settings(one: Manifest) -> None:
-    settings, asked = one.training(Settings(epochs=3)), Participation(least_clients=7, hold=9)
+    settings, asked = one.training(Settings(epochs=3)), Participation(min_clients=7, hold=9)
     created = Terms.from_settings(one.terms.training, settings, asked, one.items)
     again = replace(one, terms=created)
     assert Manifest.decode(again.encode()) == again
     assert created.parameters == one.terms.parameters
-    assert (created.epochs, created.least_clients, created.hold) == (3, 7, 9)
+    assert (created.epochs, created.min_clients, created.hold) == (3, 7, 9)
 
 
 def test_name_of_terms_identifies_them() -> None:
@@ -251,7 +251,7 @@ def test_too_few_loud_directions_among_dummies_are_refused() -> None:
 
     def of_loud(loud: int) -> Manifest:
         parameters = {"directions_seed": 7, "block": 4, "loud": loud}
-        return manifest(items=400, most_items=400, parameters=parameters, loud_fraction=100 / 1600)
+        return manifest(items=400, max_items=400, parameters=parameters, loud_fraction=100 / 1600)
 
     SignedManifest.make(of_loud(100), signing_key())
     with pytest.raises(ProtocolError):

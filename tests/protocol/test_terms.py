@@ -22,11 +22,11 @@ WORSE_VALUES: dict[str, list[Any]] = {
     "reports": [5, 10_000, 1, 3],
     "epochs": [21, 2**53 - 1],
     "share": [0.7500000000000001, 1.0],
-    "least_clients": [1, 49, 50 * MAX_CROWD_GROWTH + 1, 10**7],
+    "min_clients": [1, 49, 50 * MAX_CROWD_GROWTH + 1, 10**7],
     "hold": [604_801],
     "dummies": [0, 4],
     "factors": [3],
-    "most_items": [9],
+    "max_items": [9],
     "accounts": [True],
     "trial": [True],
 }
@@ -38,11 +38,11 @@ BETTER_VALUES: dict[str, list[Any]] = {
     ],
     "epochs": [1, 19],
     "share": [0.1],
-    "least_clients": [51, 50 * MAX_CROWD_GROWTH],
+    "min_clients": [51, 50 * MAX_CROWD_GROWTH],
     "hold": [0],
     "dummies": [6, 10**7],
     "factors": [1],
-    "most_items": [7],
+    "max_items": [7],
 }
 
 FIELD_NAMES = [field.name for field in fields(Terms)]

@@ -60,7 +60,7 @@ def asks(world: World) -> str:
 
 def test_an_address_asks_for_few_tokens_at_once(make_world: MakeWorld) -> None:
     """Check that each request for tokens counts as several batches."""
-    world = make_world(least_clients=5, rate=Rate(batches_per_minute=60, burst=2, per_epoch=2))
+    world = make_world(min_clients=5, rate=Rate(batches_per_minute=60, burst=2, per_epoch=2))
 
     async def work(app: Starlette) -> list[int]:
         answers = [await ask(app, "POST", "/v2/tokens", body=b"any") for _ in range(3)]
@@ -76,7 +76,7 @@ def test_an_address_asks_for_few_tokens_at_once(make_world: MakeWorld) -> None:
 def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
     """And it counts as nothing: not for the address, not in the metrics, not on the disk."""
     rate = Rate(batches_per_minute=60, burst=1, per_epoch=2)
-    world = make_world(least_clients=5, rate=rate)
+    world = make_world(min_clients=5, rate=rate)
 
     async def work(app: Starlette) -> list[tuple[int, ...]]:
         statuses = []
@@ -90,7 +90,7 @@ def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
     clock = Clock(0.0)
     assert within(world, work, clock) == [(204, 202), (204, 202), (429, 429), (429, 429)]
     assert metric(world, 'batches_refused_total{reason="rate"}') == 2
-    world = make_world(most_batches=3)
+    world = make_world(max_batches=3)
     assert within(world, work, clock) == [(204, 202), (204, 202), (204, 202), (503, 503)]
     world = make_world()
     assert get(world, asks(world)).status == 204

@@ -149,7 +149,7 @@ def test_an_epoch_whose_crowd_does_not_fit_on_the_disk_takes_nothing(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither stored nor mixed could it be: that is known before anybody pays."""
-    world = make_world(signed(least_clients=1000, reports=100, dummies=7))
+    world = make_world(signed(min_clients=1000, reports=100, dummies=7))
     world.send(1)
     needed = SPARE_BYTES + estimate_stored_bytes(999, 100, 7)
     monkeypatch.setattr(world.store, "count_free_bytes", lambda: needed - 1)
@@ -174,7 +174,7 @@ def test_the_room_for_mixing_is_reserved_before_a_batch_is_acknowledged(
         os.truncate(handle, size)
 
     monkeypatch.setattr(os, "posix_fallocate", reserve)
-    world = make_world(signed(least_clients=1, reports=10_000))
+    world = make_world(signed(min_clients=1, reports=10_000))
     per_step = RESERVATION_STEP_BYTES // (10_000 * SEALED_BYTES)
     sent = world.send(3 * per_step)
     with pytest.raises(StoreError, match="make room"):
@@ -205,10 +205,10 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
 @pytest.mark.parametrize(
     ("cap", "dummies"),
     [
-        ({"most_batches": 3}, 0),
-        ({"most_bytes": 4 * batch_size(4) - 1}, 0),
-        ({"most_bytes": 3 * batch_size(4) + 7 * SEALED_BYTES}, 7),
-        ({"most_bytes": 4 * batch_size(4) + 7 * SEALED_BYTES - 1}, 7),
+        ({"max_batches": 3}, 0),
+        ({"max_bytes": 4 * batch_size(4) - 1}, 0),
+        ({"max_bytes": 3 * batch_size(4) + 7 * SEALED_BYTES}, 7),
+        ({"max_bytes": 4 * batch_size(4) + 7 * SEALED_BYTES - 1}, 7),
     ],
 )
 def test_an_epoch_takes_so_many_and_no_more(

@@ -133,7 +133,7 @@ def test_n_minus_one_waits_and_is_then_discarded(
 ) -> None:
     """Hand on nothing with one person below the threshold, and leave nothing in the end."""
     few = 3  # fewer than a person's reports: they stand for nobody
-    world = make_world(signed(least_clients=terms, dummies=few), least_clients=own)
+    world = make_world(signed(min_clients=terms, dummies=few), min_clients=own)
     sent = world.send(6)
     world.close_epoch()
     for _ in range(3):
@@ -160,7 +160,7 @@ def test_n_minus_one_waits_and_is_then_discarded(
 
 def test_a_crowd_that_comes_late_is_forwarded_whole(make_world: MakeWorld) -> None:
     """Exactly the threshold is enough."""
-    world = make_world(signed(least_clients=7))
+    world = make_world(signed(min_clients=7))
     sent = world.send(6)
     world.clock.now = CLOSES + HOLD / 2
     world.close_epoch()
@@ -383,12 +383,12 @@ def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
         world.clock.now = CLOSES - 1
         world.proxy.tick()
         assert len(dummies(world)) == 10 * (beats + 1)
-    full = make_world(signed(dummies=100), most_bytes=SEALED_BYTES * 100)
+    full = make_world(signed(dummies=100), max_bytes=SEALED_BYTES * 100)
     full.clock.now = CLOSES - 1
     full.proxy.tick()
     assert not dummies(full)
     (trouble,) = full.proxy.troubles.texts
-    assert f"most_bytes must be far above {SEALED_BYTES * 100 + 3 * batch_size(4)}" in trouble
+    assert f"max_bytes must be far above {SEALED_BYTES * 100 + 3 * batch_size(4)}" in trouble
     assert full.proxy.is_paused, "nobody pays for what could not be kept"
 
 

@@ -78,12 +78,12 @@ def test_odd_values_are_quoted(tmp_path: Path, odd: str) -> None:
             ),
         ),
         ("verification_key", ("00", "G" * 64)),
-        ("least_clients", (0,)),
+        ("min_clients", (0,)),
         ("poll_seconds", (0.0,)),
         ("keep_models", (0,)),
         ("chunk_reports", (0, 20_001)),
-        ("most_bytes", (0,)),
-        ("most_batches", (0,)),
+        ("max_bytes", (0,)),
+        ("max_batches", (0,)),
     ],
 )  # fmt: skip
 def test_what_cannot_work(tmp_path: Path, name: str, values: tuple[Any, ...]) -> None:
@@ -111,13 +111,13 @@ def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
     """Neither at once nor in an epoch; the defaults fit together, and so does a smaller crowd."""
     rate = Rate()
     plain = ProxySettings(tmp_path, "https://server.example", tmp_path, "00" * 32)
-    assert max(rate.burst, rate.per_epoch) < plain.least_clients
+    assert max(rate.burst, rate.per_epoch) < plain.min_clients
     for least, wrong in ((20, rate), (2, rate), (10, Rate(burst=10, per_epoch=9))):
-        with pytest.raises(SettingsError, match="least_clients"):
-            settings(tmp_path, least_clients=least, rate=wrong)
-    settings(tmp_path, least_clients=21, rate=rate)
-    settings(tmp_path, least_clients=10, rate=Rate(burst=9, per_epoch=9))
-    settings(tmp_path, least_clients=1, rate=rate)
+        with pytest.raises(SettingsError, match="min_clients"):
+            settings(tmp_path, min_clients=least, rate=wrong)
+    settings(tmp_path, min_clients=21, rate=rate)
+    settings(tmp_path, min_clients=10, rate=Rate(burst=9, per_epoch=9))
+    settings(tmp_path, min_clients=1, rate=rate)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +128,15 @@ def test_a_limit_that_is_off_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, least: int, rate: Rate, is_logged: bool
 ) -> None:
     """Behind a relay everybody is one address."""
-    World(tmp_path, least_clients=least, rate=rate).store.close()
+    World(tmp_path, min_clients=least, rate=rate).store.close()
     assert ("one address may send a whole crowd" in caplog.text) is is_logged
 
 
 def test_dummies_count_for_the_proxys_own_crowd_and_not_for_the_terms(tmp_path: Path) -> None:
     """Count dummies as reports of other people: of four reports each needs one."""
-    own = settings(tmp_path, least_clients=10)
+    own = settings(tmp_path, min_clients=10)
     needed = {
-        (least, dummies): own.compute_min_crowd(
-            manifest(least_clients=least, dummies=dummies).terms
-        )
+        (least, dummies): own.compute_min_crowd(manifest(min_clients=least, dummies=dummies).terms)
         for least in (1, 3, 20)
         for dummies in (0, 3, 8, 39, 4000)
     }

@@ -109,7 +109,7 @@ def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
     world.clock.now = CLOSES + HOLD // 2 + 1
     text, problems = look(world)
     assert "It is discarded at" in text
-    assert ["than 3, which terms and least_clients" in problem for problem in problems] == [True]
+    assert ["than 3, which terms and min_clients" in problem for problem in problems] == [True]
     assert "rate.per_epoch" not in problems[0]
     rate = replace(world.settings.rate, per_epoch=2)
     world.settings = replace(world.settings, rate=rate)

@@ -86,7 +86,7 @@ def manifest(epoch: int = 1, **changes: Any) -> Manifest:
     asked = {"reports": 4, "dummies": 0}
     asked |= {name: changes.pop(name) for name in tuple(asked) if name in changes}
     training = Settings.preset(changes.pop("preset", "coordinate"), factors=FACTORS, **asked)
-    crowd = Participation(least_clients=changes.pop("least_clients", 3), hold=HOLD)
+    crowd = Participation(min_clients=changes.pop("min_clients", 3), hold=HOLD)
     plain = Manifest(
         epoch=epoch,
         terms=Terms.from_settings(bytes(16), training, crowd, ITEMS),
@@ -127,7 +127,7 @@ def settings(folder: Path, **changes: object) -> ProxySettings:
         server="https://server.example",
         secret_file=folder / "secret",
         verification_key=KEY.public_key().public_bytes_raw().hex(),
-        least_clients=1,
+        min_clients=1,
         chunk_reports=5,
         rate=Rate(batches_per_minute=0, per_epoch=0),
     )

@@ -178,7 +178,7 @@ def test_protects_everybody_who_takes_part(demo: Demo) -> None:
     server = demo.server
     terms = Terms.from_settings(bytes(16), server.training, server.terms, DemoPlan().films)
     promise = terms.promise()
-    assert (terms.reports, terms.epochs, terms.share, terms.least_clients) == (1, 1, 1.0, 1)
+    assert (terms.reports, terms.epochs, terms.share, terms.min_clients) == (1, 1, 1.0, 1)
     assert promise.local <= 10
     assert promise.dummies_only <= 1
     assert terms.hold == 0, "nobody is charged for an epoch that ended early"

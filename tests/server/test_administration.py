@@ -88,7 +88,7 @@ def test_settings_that_no_manifest_can_express_are_refused_at_the_start(
     world.run_epoch()
     if begun:
         begin_training(world.store, world.settings, random_start=False)
-    worker = world.add_worker(terms=replace(world.settings.terms, most_items=5))
+    worker = world.add_worker(terms=replace(world.settings.terms, max_items=5))
     with pytest.raises(SettingsError, match=r"\b20\b.*\b5\b"):
         worker.server.prepare()
     before = world.get_signed().manifest.epoch

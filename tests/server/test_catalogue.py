@@ -59,11 +59,11 @@ def test_a_catalogue_beyond_the_current_terms_waits_for_the_next_training(
 ) -> None:
     # Devices would refuse such a shelf, and go on listing what was withdrawn with it.
     world = make_world(sqlite_url)
-    most_items = world.run_epoch().manifest.terms.most_items
-    terms = replace(world.settings.terms, most_items=10 * most_items)
+    max_items = world.run_epoch().manifest.terms.max_items
+    terms = replace(world.settings.terms, max_items=10 * max_items)
     begin_training(world.store, replace(world.settings, terms=terms), random_start=False)
-    many = [Item(f"x{number}", "X") for number in range(most_items)]
-    with pytest.raises(SettingsError, match=str(most_items)):
+    many = [Item(f"x{number}", "X") for number in range(max_items)]
+    with pytest.raises(SettingsError, match=str(max_items)):
         change_catalogue(world.store, add=many)
     change_catalogue(world.store, remove=["film-0"])
     world.apply(world.close_epoch())

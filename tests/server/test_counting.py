@@ -245,7 +245,7 @@ def test_repeats_are_opened_once_in_a_chunk_and_over_chunks(world: World) -> Non
 
 
 @pytest.mark.parametrize(
-    "limit", [{"most_chunks": 3}, {"most_bytes": 4 * (CHUNK_HEADER_BYTES + 5 * SEALED_BYTES) - 1}]
+    "limit", [{"max_chunks": 3}, {"max_bytes": 4 * (CHUNK_HEADER_BYTES + 5 * SEALED_BYTES) - 1}]
 )
 def test_each_proxy_may_hand_in_a_limited_amount_of_an_epoch(
     world: World, limit: dict[str, int]

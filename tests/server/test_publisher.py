@@ -21,7 +21,7 @@ from tests.server.world import ITEMS, TRAINING, MakeWorld, World, seal, to_chunk
 CROWD_SIZE = 3
 N_DUMMIES = 7
 
-CROWD_TERMS = Participation(least_clients=CROWD_SIZE, hold=1000)
+CROWD_TERMS = Participation(min_clients=CROWD_SIZE, hold=1000)
 
 
 def make_noise(reports: int) -> bytes:
@@ -117,7 +117,7 @@ def test_a_proxy_with_dummies_counts_only_after_its_commit(
     dummies: int, committed: tuple[str, ...], is_counted: bool
 ) -> None:
     # Before it nobody knows how many of its dummies came.
-    manifest = make_manifest(dummies=dummies, least_clients=1)
+    manifest = make_manifest(dummies=dummies, min_clients=1)
     counts = {"east": np.full(2 * manifest.build().n_directions, 9, np.int64)}
     total, crowdless, dummies_counted = sum_crowds(counts, manifest, committed)
     assert bool(total.any()) == (crowdless == 0) == is_counted
@@ -212,18 +212,18 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     assert manifest.epoch == TRAINING.epochs + 2
 
 
-BASE_TERMS = Participation(least_clients=40, hold=1000)
+BASE_TERMS = Participation(min_clients=40, hold=1000)
 LIFETIME_TRAINING = replace(TRAINING, epochs=4, lifetime=2)
 
 
 @pytest.mark.parametrize(
     ("before", "worse", "pattern"),
     [
-        ({"terms": BASE_TERMS}, {"terms": replace(BASE_TERMS, least_clients=39)}, "39"),
+        ({"terms": BASE_TERMS}, {"terms": replace(BASE_TERMS, min_clients=39)}, "39"),
         ({"terms": BASE_TERMS}, {"terms": replace(BASE_TERMS, hold=1001)}, "1001"),
         (
-            {"terms": replace(BASE_TERMS, most_items=50)},
-            {"terms": replace(BASE_TERMS, most_items=51)},
+            {"terms": replace(BASE_TERMS, max_items=50)},
+            {"terms": replace(BASE_TERMS, max_items=51)},
             "51",
         ),
         (
@@ -256,7 +256,7 @@ def test_terms_never_become_worse_while_a_training_runs(
 
 def test_terms_that_became_better_stay_better(make_world: MakeWorld, sqlite_url: str) -> None:
     # People who joined meanwhile have agreed only to the better terms.
-    terms = Participation(least_clients=1, hold=1000)
+    terms = Participation(min_clients=1, hold=1000)
     world = make_world(sqlite_url, terms=terms)
     world.server.tick()
     better = world.add_worker(terms=replace(terms, hold=60))
@@ -270,13 +270,13 @@ def test_the_crowd_grows_at_most_to_ten_times_the_first(
     make_world: MakeWorld, sqlite_url: str
 ) -> None:
     # People who accepted the first terms refuse more, however slowly it grew.
-    world = make_world(sqlite_url, terms=Participation(least_clients=2, hold=1000))
-    for least_clients in (2, 20):
-        grown = world.add_worker(terms=Participation(least_clients=least_clients, hold=1000))
+    world = make_world(sqlite_url, terms=Participation(min_clients=2, hold=1000))
+    for min_clients in (2, 20):
+        grown = world.add_worker(terms=Participation(min_clients=min_clients, hold=1000))
         grown.now = world.now
         grown.apply(grown.close_epoch())
         world.now = grown.now
-    worker = world.add_worker(terms=Participation(least_clients=21, hold=1000))
+    worker = world.add_worker(terms=Participation(min_clients=21, hold=1000))
     with pytest.raises(SettingsError, match=r"\b1\b.*\b21\b"):
         worker.server.tick()
     assert grown.now > 1100

@@ -74,8 +74,8 @@ def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "epoch_seconds = 0", "epoch_seconds = 1.5", "least_clients = 0", "hold = -1",
-        "lifetime = -1", "grace_seconds = -1", "most_chunks = 0", "most_bytes = 0",
+        "epoch_seconds = 0", "epoch_seconds = 1.5", "min_clients = 0", "hold = -1",
+        "lifetime = -1", "grace_seconds = -1", "max_chunks = 0", "max_bytes = 0",
         "header_bytes = 10", "connections = 0", "idle_seconds = 0", "openers = -1",
         "heartbeat = 0", 'database = "mysql://x/y"', 'preset = "loud"', "epsilon = -1.0",
         "loud = -1", 'secret_sha256 = "abc"', "port = 99999",

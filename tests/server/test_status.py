@@ -25,7 +25,7 @@ from tests.server.world import ITEMS, KEYS, TRAINING, MakeWorld, World
 
 def test_with_accounts_the_promise_is_for_one_account(make_world: MakeWorld, url: str) -> None:
     for accounts in (False, True):
-        terms = Participation(least_clients=1, accounts=accounts)
+        terms = Participation(min_clients=1, accounts=accounts)
         world = make_world(url, terms=terms, proxies={"one": ProxyAccess("ab" * 32)})
         world.server.prepare()
         assert ("what devices promise is for one account" in look(world)[0]) == accounts
@@ -54,7 +54,7 @@ def test_the_status_describes_the_epoch_and_what_follows(world: World) -> None:
 
 @pytest.fixture
 def world(make_world: MakeWorld, url: str) -> World:
-    world = make_world(url, terms=Participation(least_clients=2, hold=1000))
+    world = make_world(url, terms=Participation(min_clients=2, hold=1000))
     world.server.prepare()
     return world
 
@@ -83,7 +83,7 @@ def test_the_status_names_what_an_epoch_waits_for(world: World) -> None:
     assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in text
     assert "`sottovoce server epoch close`" in text
     _, problems = look(world, after=101)
-    assert ["least_clients" in problem for problem in problems] == [True]
+    assert ["min_clients" in problem for problem in problems] == [True]
 
 
 def test_every_worker_reports_the_problem_of_a_proxy(world: World) -> None:

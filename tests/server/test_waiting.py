@@ -123,11 +123,11 @@ def test_a_proxy_that_was_removed_from_the_settings_is_not_waited_for(world: Wor
 
 def test_changed_settings_hold_from_the_next_epoch_on(world: World) -> None:
     signed = world.close_epoch()
-    terms = replace(world.settings.terms, least_clients=10)
+    terms = replace(world.settings.terms, min_clients=10)
     other = world.add_worker(epoch_seconds=7, grace_seconds=0.0, terms=terms)
     other.server.tick()
     manifest = other.get_signed().manifest
-    assert signed.manifest.terms.least_clients == 1
-    assert (manifest.epoch, manifest.terms.least_clients) == (2, 10)
+    assert signed.manifest.terms.min_clients == 1
+    assert (manifest.epoch, manifest.terms.min_clients) == (2, 10)
     assert manifest.closes - manifest.opens == 7
     assert manifest.terms.training == signed.manifest.terms.training

@@ -60,7 +60,7 @@ def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:
         training=TRAINING,
         epoch_seconds=100,
         grace_seconds=50,
-        terms=Participation(least_clients=1, hold=1000),
+        terms=Participation(min_clients=1, hold=1000),
     )
     return replace(settings, **changes)
 

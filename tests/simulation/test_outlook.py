@@ -53,7 +53,7 @@ def test_promise_and_privacy_report_follow_from_the_plan(budget: Budget) -> None
     assert (
         result.privacy_report.training == make_privacy_report(settings.event(500), crowd).training
     )
-    assert result.promise.clients == result.least_clients == (1 if settings.dummies else crowd)
+    assert result.promise.clients == result.min_clients == (1 if settings.dummies else crowd)
     assert result.promise.local == pytest.approx(result.privacy_report.training.pure)
     assert result.promise.local <= (budget.local or np.inf)
     assert (result.privacy_report.training.central or np.inf) <= (budget.central or np.inf)
@@ -65,7 +65,7 @@ def test_an_epoch_waits_for_its_crowd() -> None:
     few = ShopOutlook(
         PublicNumbers(40, 60, 6), budget, plan_training(40, 60, budget=budget), 40, []
     )
-    assert (few.weeks, few.least_clients, few.privacy_report.people) == (3, 100, 100)
+    assert (few.weeks, few.min_clients, few.privacy_report.people) == (3, 100, 100)
 
 
 def test_seed_fixes_the_result_and_more_people_make_it_better(

@@ -89,9 +89,7 @@ class System:
         settings = replace(
             settings,
             proxies={PROXY: settings.proxies[PROXY]},
-            terms=Participation(
-                least_clients=1 if accounts else LEAST, hold=HOUR, accounts=accounts
-            ),
+            terms=Participation(min_clients=1 if accounts else LEAST, hold=HOUR, accounts=accounts),
         )
         self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)

@@ -43,7 +43,7 @@ def unmoved(visitor: Visitor, system: System, before: SignedManifest, advice: li
 
 
 def test_worse_terms_need_a_yes(visitor: Visitor, system: System) -> None:
-    changes = {"reports": 25, "epsilon": 4.0, "least_clients": 1}
+    changes = {"reports": 25, "epsilon": 4.0, "min_clients": 1}
     words = ("25 reports, not 20", "from epsilon 2.5 to 4", "at least 1 people, not 3")
     before = in_a_new_epoch(visitor, system)
     advice = visitor.advice()

@@ -223,7 +223,7 @@ def test_a_question_that_changes_says_so_and_takes_no_yes_at_once(
     customer.can_agree()
     customer.page.evaluate(PRESS_AT_ONCE)
     epoch = system.signed().manifest.epoch
-    other = system.signed_with(epoch=epoch + 1, least_clients=2)
+    other = system.signed_with(epoch=epoch + 1, min_clients=2)
     system.front.lies = {"/v2/manifest": instead(other)}
     customer.state("The question has just changed")
     (stored,) = customer.page.evaluate(DUMP, None).values()
@@ -232,7 +232,7 @@ def test_a_question_that_changes_says_so_and_takes_no_yes_at_once(
     customer.state("You take part.")
     (stored,) = customer.page.evaluate(DUMP, None).values()
     (settings,) = stored["settings"]
-    assert settings["terms"]["leastClients"] == 2
+    assert settings["terms"]["minClients"] == 2
 
 
 def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -> None:
@@ -241,7 +241,7 @@ def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -
     customer.press("yes")
     customer.sent(1)
     epoch = system.signed().manifest.epoch
-    worse = system.signed_with(epoch=epoch + 1, reports=21, least_clients=2)
+    worse = system.signed_with(epoch=epoch + 1, reports=21, min_clients=2)
     system.front.lies = {"/v2/manifest": instead(worse)}
     customer.says("sottovoce-consent [part=title]", "changed terms")
     changes = customer.at("sottovoce-consent [part=changes] li").all_inner_texts()

@@ -71,7 +71,7 @@ def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, s
             f"{terms.mechanism}, {output.pluralize(terms.reports, 'report')} of epsilon "
             f"{format_spent(terms.epsilon)} an epoch, {status.epochs} of "
             f"{output.pluralize(terms.epochs, 'epoch')} so far, mixed with those of at least "
-            f"{output.pluralize(terms.least_clients, 'device')} and "
+            f"{output.pluralize(terms.min_clients, 'device')} and "
             f"{output.pluralize(terms.dummies, 'random report')}"
         )
         yield "terms", text

@@ -144,7 +144,7 @@ def _describe_privacy(outlook: ShopOutlook) -> str:
 
 def _describe_time(outlook: ShopOutlook) -> str:
     """Return how long an epoch and the training take, in words."""
-    settings, weeks, min_clients = outlook.settings, outlook.weeks, outlook.least_clients
+    settings, weeks, min_clients = outlook.settings, outlook.weeks, outlook.min_clients
     text = (
         f"About {outlook.about.people * settings.share:,.0f} of "
         f"{output.count_people(outlook.about.people)} a week take part in an epoch. It takes "
@@ -166,7 +166,7 @@ def _format_setup_command(outlook: ShopOutlook) -> str:
         "budget": budget.local and f"{budget.local:.15g}",
         "central-budget": budget.central and f"{budget.central:.15g}",
         "epoch-seconds": f"{SECONDS_PER_WEEK}",
-        "least-clients": f"{outlook.least_clients}",
+        "min-clients": f"{outlook.min_clients}",
     }
     options = " ".join(f"--{name} {value}" for name, value in values.items() if value)
     return f"To set it up: sottovoce server init FOLDER --catalogue FILE {options} --ends"
@@ -196,7 +196,7 @@ def _outlook_to_dict(outlook: ShopOutlook) -> dict[str, Any]:
         "shop": asdict(outlook.about),
         "settings": outlook.settings.as_dict(),
         "privacy": outlook.privacy_report.as_dict(),
-        "least_clients": outlook.least_clients,
+        "min_clients": outlook.min_clients,
         "weeks_of_an_epoch": outlook.weeks,
         "better_after_epochs": outlook.better_after,
         "hr@10": {

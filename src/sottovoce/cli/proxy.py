@@ -44,7 +44,7 @@ ConfigOption = Annotated[Path, make_config_option("proxy")]
 
 
 @app.command()
-@add_settings_options("crowd", {"least_clients": get_settings(ProxySettings)["least_clients"]})
+@add_settings_options("crowd", {"min_clients": get_settings(ProxySettings)["min_clients"]})
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
@@ -74,7 +74,7 @@ def init(
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
     The operator of the server, who should be somebody else, gives you its address, key and secret.
-    An epoch waits for --least-clients people, or for more if the terms ask for more. Says whether
+    An epoch waits for --min-clients people, or for more if the terms ask for more. Says whether
     the server answers; if not, the settings are written all the same.
 
     \b
@@ -82,10 +82,10 @@ def init(
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
         --secret-file first.secret
     """
-    least_clients = crowd.get("least_clients", ProxySettings.least_clients)
+    min_clients = crowd.get("min_clients", ProxySettings.min_clients)
     settings = ProxySettings(
-        *(folder / DATA_FOLDER, server, secret_file, key, least_clients),
-        rate=Rate.for_crowd(least_clients),
+        *(folder / DATA_FOLDER, server, secret_file, key, min_clients),
+        rate=Rate.for_crowd(min_clients),
         listen=Listen(host, port),
         watch=Watch(port=watch_port),
     )
@@ -96,7 +96,7 @@ def init(
             secret_file,
             server=server,
             verification_key=key,
-            least_clients=least_clients,
+            min_clients=min_clients,
             host=host,
             relay=relay,
             port=port,

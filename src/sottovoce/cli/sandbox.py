@@ -71,7 +71,7 @@ from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_
 # Lock that `up` holds while it runs in its folder.
 LOCK_FILE = "up.lock"
 # Defaults of `up` that differ from those of `server init`.
-UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
+UP_DEFAULTS = {"epoch_seconds": 60, "min_clients": 100}
 
 
 @add_training_options(only=["epochs"], visible=[])
@@ -97,7 +97,7 @@ def up(
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     people: Annotated[
-        int | None, make_people_option("those of the data set, or --least-clients")
+        int | None, make_people_option("those of the data set, or --min-clients")
     ] = None,
     trial: Annotated[
         bool,
@@ -139,7 +139,7 @@ def up(
     \b
     Examples:
       sottovoce up
-      sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
+      sottovoce up here --data ml-latest-small --budget 50 --min-clients 600
       sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
       sottovoce up try --trial --catalogue shop.csv --columns item=sku,title=name,kind=category
     """
@@ -180,7 +180,7 @@ def up(
             elif people is None and interactions is not None:
                 people = interactions.n_users
             settings = (plan_training if training else plan_open_ended)(
-                people or {**defaults, **service}["least_clients"],
+                people or {**defaults, **service}["min_clients"],
                 len(items.items),
                 history=None if interactions is None else interactions.typical_length,
                 preset=preset,
@@ -188,7 +188,7 @@ def up(
                 **training,
             )
             if settings.dummies:  # dummies hide people without a crowd
-                defaults = {**defaults, "least_clients": 1}
+                defaults = {**defaults, "min_clients": 1}
             Sandbox(
                 items,
                 settings,
@@ -238,9 +238,9 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"{ONE_OPERATOR_NOTICE} (docs/operators.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit}",
-        f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
+        f"  sottovoce swarm --up {folder} --clients {system.min_clients}{histories}",
         *_describe_embedding(folder, system, limit),
-        f"An epoch waits for reports of {output.count_people(system.least_clients)}.",
+        f"An epoch waits for reports of {output.count_people(system.min_clients)}.",
     ):
         typer.echo(line)
     if system.shop:
@@ -352,7 +352,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
 def _print_demo(address: str, plan: DemoPlan) -> None:
     training = plan.training
     terms = Terms.from_settings(
-        bytes(TRAINING_ID_BYTES), training, Participation(least_clients=1), plan.films
+        bytes(TRAINING_ID_BYTES), training, Participation(min_clients=1), plan.films
     )
     central = format_epsilon(terms.promise().dummies_only, 2)
     typer.echo(f"The page: {address}")

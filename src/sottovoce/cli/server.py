@@ -108,7 +108,7 @@ def _make_port_option(help_text: str) -> Any:
 @app.command()
 @add_training_options(only=["epochs"], planned=["epochs"])
 @add_settings_options(
-    "service", {name: SERVICE_SETTINGS[name] for name in ("epoch_seconds", "least_clients")}
+    "service", {name: SERVICE_SETTINGS[name] for name in ("epoch_seconds", "min_clients")}
 )
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for all files; created if missing.")],
@@ -121,7 +121,7 @@ def init(
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    people: Annotated[int | None, make_people_option("--least-clients")] = None,
+    people: Annotated[int | None, make_people_option("--min-clients")] = None,
     service: dict[str, Any],
     proxy: Annotated[
         list[str] | None, make_option("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
@@ -172,7 +172,7 @@ def init(
     else:
         items = read_catalogue_file(catalogue, columns)
     settings = (plan_training if ends else plan_open_ended)(
-        people or service.get("least_clients", Participation.least_clients),
+        people or service.get("min_clients", Participation.min_clients),
         len(items.items),
         history=history,
         preset=preset,
@@ -181,7 +181,7 @@ def init(
     )
     # Dummies hide people without a crowd.
     if settings.dummies:
-        service.setdefault("least_clients", 1)
+        service.setdefault("min_clients", 1)
     service |= {
         "accounts": accounts,
         "database": database,

@@ -79,7 +79,7 @@ def _describe_epoch(status: ServerStatus) -> Iterator[str]:
         yield f"{name} is open since {since}; it closes at {until} at the earliest."
     elif epoch.state == OPEN:
         yield f"{name} is open; its time was over at {output.format_moment(epoch.closes, now)}."
-        yield from _describe_open(status.waiting, status.manifest.terms.least_clients, now)
+        yield from _describe_open(status.waiting, status.manifest.terms.min_clients, now)
     else:
         yield f"{name} is closed since {output.format_moment(epoch.closed_at or 0.0, now)}."
         yield from _describe_closed(status.waiting, epoch, now)
@@ -127,7 +127,7 @@ def _describe_training(status: ServerStatus) -> str:
 def _describe_catalogue(status: ServerStatus) -> Iterator[str]:
     pending, manifest = status.pending, status.manifest
     items = output.pluralize(pending.items, "item")
-    limit = f"at most {pending.training.terms.most_items:,} in this training"
+    limit = f"at most {pending.training.terms.max_items:,} in this training"
     yield f"Catalogue version {pending.version}: {items}, {limit}."
     if manifest is not None and manifest.catalogue != pending.catalogue.hash:
         when = "already" if status.is_listed else "once a worker signs it"

@@ -63,7 +63,7 @@ def swarm(
     and seals each report. Clients of one process share a connection and the public files.
 
     The server decides how many reports a client sends. An epoch ends when its time is over and
-    enough people have reported: set `sottovoce up --least-clients` to the number of clients. For
+    enough people have reported: set `sottovoce up --min-clients` to the number of clients. For
     demos and tests only: clients accept the first terms they see and send at once, without the
     random delay that hides when a device wakes up.
 
@@ -84,10 +84,10 @@ def swarm(
         raise SettingsError("name a data set with the histories of the clients: --data DATA")
     # With fewer clients than the crowd, an epoch does not end. With more, it may end before all
     # clients have sent.
-    if system.least_clients not in (1, clients):
+    if system.min_clients not in (1, clients):
         output.print_note(
-            f"Note: an epoch waits for {output.count_people(system.least_clients)}, and there will "
-            f"be {clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}"
+            f"Note: an epoch waits for {output.count_people(system.min_clients)}, and there will "
+            f"be {clients:,}; to wait for all of them: sottovoce up ... --min-clients {clients}"
         )
     plan = SwarmPlan(system.proxy, system.key, clients, epochs, seed, wait, system.attest)
     with output.messages.status(f"reading {output.escape_markup(source)}"):

@@ -54,7 +54,7 @@ def make_batch(
         epsilon=terms.epsilon,
         reports=terms.reports,
         loud_fraction=terms.loud_fraction,
-        clients=terms.least_clients,
+        clients=terms.min_clients,
         dummies=terms.dummies,
     )
     return UnsentBatch(charge, send_at, manifest.ends, batch=batch)

@@ -144,9 +144,9 @@ class Manifest:
         """Raise a `ProtocolError` if two fields contradict each other."""
         if self.opens >= self.closes:
             raise ProtocolError("manifest: the epoch closes before it opens")
-        if self.items > self.terms.most_items:
+        if self.items > self.terms.max_items:
             raise ProtocolError(
-                f"manifest: it has {self.items} items, but the terms allow {self.terms.most_items}"
+                f"manifest: it has {self.items} items, but the terms allow {self.terms.max_items}"
             )
         keys = (self.token_key, self.next_token_key)
         if keys != (None, None) and not self.terms.accounts:
@@ -159,9 +159,9 @@ class Manifest:
         if mechanism.loud_fraction > max_fraction:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
         # Fewer loud directions hide a report better in a crowd, but worse among dummies. So, with
-        # dummies, their number must be exactly the one that the fraction in the terms gives,
-        # rounded down. Promises include the loss by this rounding.
-        one_more = mechanism.loud_fraction + 0.5 / mechanism.n_directions
+        # dummies, the number of loud directions must be exactly the one that the fraction in the
+        # terms gives, rounded down. Promises include the loss by this rounding.
+        one_more = mechanism.loud_fraction + 1 / (2 * mechanism.n_directions)
         min_fraction = MIN_LOUD_RATIO * max_fraction
         too_few = one_more <= max_fraction or mechanism.loud_fraction < min_fraction
         if self.terms.dummies and too_few:

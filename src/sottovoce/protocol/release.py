@@ -231,9 +231,9 @@ def fetch_shelf(
 def check_shelf(manifest: Manifest, catalogue: Catalogue) -> None:
     """Raise a `ProtocolError` if the catalogue is larger than terms and protocol allow."""
     items, terms = len(catalogue.items), manifest.terms
-    if items > terms.most_items:
+    if items > terms.max_items:
         raise ProtocolError(
-            f"shelf: its catalogue has {items} items, but the terms allow {terms.most_items}"
+            f"shelf: its catalogue has {items} items, but the terms allow {terms.max_items}"
         )
     try:
         check_shape(items, terms.factors)

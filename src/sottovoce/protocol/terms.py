@@ -31,9 +31,9 @@ from sottovoce.privacy import (
 from sottovoce.protocol import strict
 from sottovoce.training import Participation, Settings
 
-# The largest `least_clients` of terms. If a crowd never becomes large enough, every epoch is lost.
+# The largest `min_clients` of terms. If a crowd never becomes large enough, every epoch is lost.
 MAX_CLIENTS = 10_000_000
-# `least_clients` may grow by this factor without asking the owner again.
+# `min_clients` may grow by this factor without asking the owner again.
 MAX_CROWD_GROWTH = 10
 TRAINING_ID_BYTES = 16
 # Sentences for the owner. The browser client uses the same ones.
@@ -63,16 +63,16 @@ class Terms:
     share: float
     """The fraction of the epochs in which a device takes part. In a training without an end, the
     probability that it takes part in an epoch."""
-    least_clients: int
+    min_clients: int
     """The smallest number of devices whose reports are mixed. An epoch with fewer is discarded."""
     hold: int
-    """The number of seconds that an epoch with fewer devices than `least_clients` is kept after it
+    """The number of seconds that an epoch with fewer devices than `min_clients` is kept after it
     closes, before it is discarded."""
     dummies: int
     """D: the number of uniform random reports that every proxy mixes into each epoch."""
     factors: int
     """F: the number of columns of the item matrix."""
-    most_items: int
+    max_items: int
     """The largest number of items (M) that the catalogue may grow to."""
     accounts: bool
     """Whether a batch needs a token. Each account gets one token for an epoch."""
@@ -94,7 +94,7 @@ class Terms:
         """Describe all terms for the owner, as pairs of a label and a text."""
         parameters = "".join(f", {name} {value}" for name, value in self.parameters.items())
         epochs = f"{self.epochs:,} at most, counted by this device"
-        items = pluralize(self.most_items, "item")
+        items = pluralize(self.max_items, "item")
         if self.share < 1:
             epochs += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
@@ -106,7 +106,7 @@ class Terms:
             ),
             (
                 "crowd",
-                f"and of at least {pluralize(self.least_clients, 'device')}, this one included",
+                f"and of at least {pluralize(self.min_clients, 'device')}, this one included",
             ),
             *([("accounts", ACCOUNTS_SENTENCE)] if self.accounts else ()),
             ("waiting", f"up to {_format_duration(self.hold)} for that crowd, then thrown away"),
@@ -148,16 +148,17 @@ class Terms:
         # Each device has its own limit. If the limit allows fewer epochs than the terms, another
         # device of the account may report in the others, so the promise is for this device only.
         unit: Literal["account", "device"] = "account" if turns == all_turns else "device"
-        return promise(left, self.least_clients, charges, delta, unit if self.accounts else None)
+        return promise(left, self.min_clients, charges, delta, unit if self.accounts else None)
 
-    def summarize(self, charges: Sequence[Charge], turns: int) -> list[str]:
+    def summarize(self, charges: Sequence[Charge], turns: int, waiting: int = 0) -> list[str]:
         """Return sentences that the owner reads before the device reports in `turns` more epochs.
 
         Args:
             charges: All charges of the device's ledger.
             turns: The number of epochs.
+            waiting: Number of reports in a batch that is charged and still waits to be sent.
         """
-        lines = self.promise(charges, turns=turns).summarize(turns * self.reports)
+        lines = self.promise(charges, turns=turns).summarize(turns * self.reports + waiting)
         return [TRIAL_SENTENCE, *lines] if self.trial else lines
 
     @property
@@ -192,11 +193,11 @@ class Terms:
             reports=settings.reports,
             epochs=settings.max_turns,
             share=settings.share,
-            least_clients=participation.least_clients,
+            min_clients=participation.min_clients,
             hold=participation.hold,
             dummies=settings.dummies,
             factors=settings.factors,
-            most_items=participation.most_items or min(2 * items, MAX_ITEMS),
+            max_items=participation.max_items or min(2 * items, MAX_ITEMS),
             accounts=participation.accounts,
             trial=participation.trial,
         )
@@ -278,7 +279,7 @@ TERM_RULES = (
     Rule("epochs", "a lifetime would have {1} epochs, not {0}", lt),
     Rule("share", "the part of the epochs with this device would rise from {} to {}", lt),
     Rule(
-        "least_clients",
+        "min_clients",
         "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more "
         "than ten times as many may never come together)",
         _is_worse_crowd,
@@ -286,7 +287,7 @@ TERM_RULES = (
     Rule("hold", "an epoch would wait for its crowd for {1} seconds, not {0}", lt),
     Rule("dummies", "the proxy would mix in {1} random reports, not {0}", gt),
     Rule("factors", "the model would have {1} factors, not {0}", lt),
-    Rule("most_items", "the model could have {1} items, not {0}", lt),
+    Rule("max_items", "the model could have {1} items, not {0}", lt),
     Rule("accounts", "reports would need an account, or would no longer need one"),
     Rule("trial", "this would be a trial, or would no longer be one"),
 )
@@ -330,11 +331,11 @@ def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
         "reports": integer("reports", 1, MAX_REPORTS),
         "epochs": integer("epochs", 1),
         "share": real("share", 2**-32, 1),
-        "least_clients": integer("least_clients", 1, MAX_CLIENTS),
+        "min_clients": integer("min_clients", 1, MAX_CLIENTS),
         "hold": integer("hold", 0),
         "dummies": integer("dummies", 0, MAX_DUMMIES),
         "factors": integer("factors", 1, MAX_FACTORS),
-        "most_items": integer("most_items", 1, MAX_ITEMS),
+        "max_items": integer("max_items", 1, MAX_ITEMS),
         "accounts": strict.parse_bool(content["accounts"], what="terms: accounts"),
         "trial": strict.parse_bool(content["trial"], what="terms: trial"),
     }

@@ -175,8 +175,8 @@ class Intake:
 
     def _count_max_batches(self, gate: EpochGate) -> int:
         """Return how many batches the epoch takes, in the room that its dummies leave."""
-        room = self._settings.most_bytes - SEALED_BYTES * gate.signed.manifest.terms.dummies
-        return min(self._settings.most_batches, room // self.batch_size)
+        room = self._settings.max_bytes - SEALED_BYTES * gate.signed.manifest.terms.dummies
+        return min(self._settings.max_batches, room // self.batch_size)
 
     def find_limit_problem(self) -> str | None:
         """Return why the limits of the settings allow no crowd in this epoch, else None."""
@@ -188,7 +188,7 @@ class Intake:
         size = SEALED_BYTES * terms.dummies + min_batches * self.batch_size
         return (
             f"epoch {self.epoch} has {terms.dummies:,} dummies and needs {min_batches:,} people: "
-            f"most_bytes must be far above {size} and most_batches above {min_batches}, or further "
+            f"max_bytes must be far above {size} and max_batches above {min_batches}, or further "
             "devices are turned away; leave both out to use the defaults, and restart this proxy. "
             "Nothing is taken until then"
         )
@@ -230,7 +230,7 @@ class Intake:
             return None
         return (
             f"epoch {self.epoch} is full with {self.n_waiting:,} batches: devices are turned away "
-            "until it ends; raise most_bytes and most_batches, and restart this proxy"
+            "until it ends; raise max_bytes and max_batches, and restart this proxy"
         )
 
     def _count_reports(self, n_batches: int) -> int:

@@ -107,7 +107,7 @@ class Proxy:
             disk_free_bytes=store.count_free_bytes,
             barred=lambda: self.is_paused,
         )
-        if settings.least_clients > 1 and not settings.rate.per_epoch:
+        if settings.min_clients > 1 and not settings.rate.per_epoch:
             log.warning(
                 "rate.per_epoch is 0: one address may send a whole crowd, unless what is in front "
                 "of this proxy limits it"
@@ -448,7 +448,7 @@ class Proxy:
     def _count_needed(self) -> int:
         """Return how many batches make the crowd of the current epoch."""
         signed = self.manifest
-        return self._settings.least_clients if signed is None else self._compute_min_crowd(signed)
+        return self._settings.min_clients if signed is None else self._compute_min_crowd(signed)
 
     def _compute_overdue(self) -> float:
         """Return the seconds since the closing time of the epoch; 0 if this proxy has ended it."""

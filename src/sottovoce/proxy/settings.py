@@ -35,12 +35,12 @@ class Rate:
         check(self)
 
     @classmethod
-    def for_crowd(cls, least_clients: int) -> Self:
+    def for_crowd(cls, min_clients: int) -> Self:
         """Return limits far below a crowd, which are enough for a household or an office."""
-        if least_clients == 1:
+        if min_clients == 1:
             return cls()
         # A fifth of a small crowd, a hundredth of a large one.
-        limit = max(min(least_clients // 5, MAX_BATCHES_PER_HOUSEHOLD), least_clients // 100, 1)
+        limit = max(min(min_clients // 5, MAX_BATCHES_PER_HOUSEHOLD), min_clients // 100, 1)
         return cls(burst=min(10, limit), per_epoch=limit)
 
 
@@ -70,15 +70,15 @@ class ProxySettings:
     server: str
     secret_file: Path
     verification_key: str
-    least_clients: int = setting(
+    min_clients: int = setting(
         100,
         "people that must report before reports are mixed; the terms may require more",
         min_value=1,
     )
-    most_batches: int = setting(
+    max_batches: int = setting(
         1_000_000, "batches that an epoch takes; further batches are answered 503", min_value=1
     )
-    most_bytes: int = setting(
+    max_bytes: int = setting(
         4 * 2**30,
         "bytes of the sealed batches of an epoch; they take up to 4 times as many on the disk",
         min_value=1,
@@ -129,20 +129,20 @@ class ProxySettings:
         self._check_crowd()
 
     def _check_crowd(self) -> None:
-        if self.most_batches < self.least_clients:
+        if self.max_batches < self.min_clients:
             raise SettingsError(
-                f"most_batches must be at least least_clients ({self.least_clients}), not "
-                f"{self.most_batches}: the crowd would never come",
-                setting="most_batches",
+                f"max_batches must be at least min_clients ({self.min_clients}), not "
+                f"{self.max_batches}: the crowd would never come",
+                setting="max_batches",
             )
         # An address that is a crowd by itself could surround a single person.
         limits = {"per_epoch": self.rate.per_epoch}
         if self.rate.batches_per_minute:
             limits["burst"] = self.rate.burst
         for name, value in limits.items():
-            if value >= self.least_clients > 1:
+            if value >= self.min_clients > 1:
                 raise SettingsError(
-                    f"rate.{name} must be below least_clients ({self.least_clients}), not {value}: "
+                    f"rate.{name} must be below min_clients ({self.min_clients}), not {value}: "
                     "one address would be a whole crowd",
                     setting=f"rate.{name}",
                 )
@@ -152,7 +152,7 @@ class ProxySettings:
         # The larger number counts, so neither operator can make the crowd smaller than the other
         # wants. A dummy hides a person as well as another person's report does, so `terms.reports`
         # dummies count as a person for the proxy's own number.
-        return max(self.least_clients - terms.dummies // terms.reports, terms.least_clients)
+        return max(self.min_clients - terms.dummies // terms.reports, terms.min_clients)
 
     @property
     def certificates(self) -> tuple[Path | None, ...]:

@@ -52,7 +52,7 @@ def make_proxy(folder: Path, secret_file: Path, **settings: Any) -> None:
 
 def render_settings_file(
     *,
-    least_clients: int = ProxySettings.least_clients,
+    min_clients: int = ProxySettings.min_clients,
     port: int = DEFAULT_PORT,
     watch_port: int = DEFAULT_WATCH_PORT,
     host: str = Listen.host,
@@ -62,22 +62,22 @@ def render_settings_file(
     """Return the text of a `proxy.toml` with these values, and defaults for all other settings.
 
     Args:
-        least_clients: People in a crowd. The limits of an address follow from it.
+        min_clients: People in a crowd. The limits of an address follow from it.
         port: Port for clients.
         watch_port: Port for health and metrics.
         host: The address to listen on.
         relay: Whether all clients share the address of a relay. Then addresses have no limit.
         texts: Values of the other placeholders in the template.
     """
-    rate = Rate(0, per_epoch=0) if relay else Rate.for_crowd(least_clients)
+    rate = Rate(0, per_epoch=0) if relay else Rate.for_crowd(min_clients)
     connections = 0 if relay else Listen.connections_per_address
     texts["host"] = host
     template = (files(__package__) / "proxy.toml").read_text(encoding="utf-8")
     return template.format(
         # A JSON string is also a valid TOML string.
         **{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()},
-        least_clients=least_clients,
-        service=render_settings(ProxySettings, omit={"least_clients"}),
+        min_clients=min_clients,
+        service=render_settings(ProxySettings, omit={"min_clients"}),
         rate=render_settings(Rate, **vars(rate)),
         caps=render_settings(Listen, connections_per_address=connections),
         port=port,

@@ -82,7 +82,7 @@ class ProxyStatus:
             signed = None if raw is None else open_stored_manifest(raw, settings.key)
             is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
             unsettled = tuple(tables.get_unsettled())
-        epoch, min_crowd, panel_fits = None, settings.least_clients, True
+        epoch, min_crowd, panel_fits = None, settings.min_clients, True
         if signed is not None:
             epoch = signed.manifest.epoch
             min_crowd = settings.compute_min_crowd(signed.manifest.terms)
@@ -160,7 +160,7 @@ class ProxyStatus:
             address_hint = f", or do more than {limit} come from one address (rate.per_epoch)"
         return (
             f"epoch {epoch} has waited for its crowd for longer than it was open: do fewer people "
-            f"come than {self.min_crowd:,}, which terms and least_clients ask for{address_hint}?"
+            f"come than {self.min_crowd:,}, which terms and min_clients ask for{address_hint}?"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class ProxyStatus:
         content: dict[str, Any] = {
             "problems": self.problems,
             "batches": self.n_batches,
-            "least_clients": self.min_crowd,
+            "min_clients": self.min_crowd,
             "free_bytes": self.free_bytes,
             "needed_bytes": self.needed_bytes,
             "server": asdict(self.server),

@@ -56,7 +56,7 @@ DEMO_NOTICE = (
     "two exceptions: proxy and server run on one machine, so its owner could combine what the two "
     "know, and the page sends your report after a few seconds instead of at a random moment."
 )
-# Processes that simulate the people, at most.
+# Maximum number of processes that simulate the people.
 MAX_PROCESSES = 2
 # Niceness of these processes, so that the services and the browser have priority.
 PROCESS_NICENESS = 2
@@ -108,7 +108,7 @@ class DemoPlan:
             self.training,
             # Epochs do not wait for a crowd, because the dummies hide even a single person. With a
             # larger crowd, a device could be charged for an epoch that is then discarded.
-            least_clients=1,
+            min_clients=1,
             hold=0,
             epoch_seconds=self.epoch_seconds,
             port=port,

@@ -41,7 +41,7 @@ TICK_SECONDS = 0.5
 MODELS_ON_PROXY = 61
 # Items of the catalogue that the page of the toy shop shows.
 MAX_SHOP_ARTICLES = 12
-# Invented people on the panel.
+# Number of people on the panel: invented people, on whom the page measures how good each model is.
 PANEL_PEOPLE = 200
 # Bit of the seed that is flipped for the panel, so that its people differ from those who report.
 PANEL_SEED_BIT = 1 << 63
@@ -78,7 +78,7 @@ class LiveSystem:
     data: str | None = None
     """Data set of the catalogue; None if there is none."""
     training: Settings | None = None
-    least_clients: int = 1
+    min_clients: int = 1
     """Number of people for whom an epoch waits."""
     server: str = ""
     """Address of the server."""
@@ -117,7 +117,7 @@ class LiveSystem:
             proxy.key,
             about["data"],
             server.training,
-            max(server.terms.least_clients, proxy.least_clients),
+            max(server.terms.min_clients, proxy.min_clients),
             proxy.server,
             _get_url(server.watch),
             _get_url(proxy.watch),
@@ -133,11 +133,14 @@ def _get_url(address: Listen | Watch) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sandbox:
-    """Settings of a server and a proxy on this machine, with a page and no limits for addresses."""
+    """Settings of a server and a proxy on this machine, with a page.
+
+    No IP address is limited, because on one machine all devices have the same one.
+    """
 
     catalogue: Catalogue
     training: Settings
-    least_clients: int
+    min_clients: int
     epoch_seconds: int
     port: int
     data: str | None = None
@@ -189,7 +192,7 @@ class Sandbox:
             self.catalogue,
             self.training,
             epoch_seconds=self.epoch_seconds,
-            least_clients=self.least_clients,
+            min_clients=self.min_clients,
             hold=self.hold,
             port=server_port,
             watch_port=server_watch_port,
@@ -208,7 +211,7 @@ class Sandbox:
             secret_file=folder / "server" / "proxy.secret",
             server=f"http://{LOCAL_HOST}:{server_port}",
             verification_key=keys.verification_key.hex(),
-            least_clients=self.least_clients,
+            min_clients=self.min_clients,
             relay=True,
             port=self.port,
             watch_port=proxy_watch_port,
@@ -278,7 +281,7 @@ def write_shop(folder: Path, system: LiveSystem) -> None:
         "EPOCH": f"{server.epoch_seconds}",
     }
     template = (files(__package__) / PAGE_FILE).read_text(encoding="utf-8")
-    # Replace all words in one pass, because a title may contain one of them.
+    # Replace all placeholders in one pass, because a title may contain one of them.
     page = re.sub("|".join(values), lambda match: values[match[0]], template)
     write_atomically(folder / "server" / PAGE_FILE, page.encode())
 

@@ -59,9 +59,9 @@ def check_limits(
     """
     chunks, reports = transaction.count_received(chunk.epoch, proxy)
     size = CHUNK_HEADER_BYTES * (chunks + 1) + SEALED_BYTES * (reports + chunk.reports)
-    if chunks >= settings.most_chunks or size > settings.most_bytes:
+    if chunks >= settings.max_chunks or size > settings.max_bytes:
         raise RefusedError(
-            f"this server takes at most {settings.most_chunks} chunks and {settings.most_bytes} "
+            f"this server takes at most {settings.max_chunks} chunks and {settings.max_bytes} "
             f"bytes from a proxy for epoch {chunk.epoch}"
         )
 

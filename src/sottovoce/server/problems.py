@@ -67,7 +67,7 @@ def find_problems(
     if epoch.state == OPEN and has_no_crowd and now > 2 * epoch.closes - epoch.opens:
         problems["crowd"] = (
             f"epoch {epoch.epoch} has waited for its crowd for longer than it was open: do fewer "
-            "people report than least_clients, or nobody at all?"
+            "people report than min_clients, or nobody at all?"
         )
     return problems
 

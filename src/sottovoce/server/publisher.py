@@ -307,7 +307,7 @@ def sum_crowds(
         reports = int(proxy_counts.sum())
         # If a proxy has not handed in everything, nobody knows how many of its dummies came.
         is_complete = proxy in committed or not terms.dummies
-        if is_complete and reports >= terms.least_clients * terms.reports + terms.dummies:
+        if is_complete and reports >= terms.min_clients * terms.reports + terms.dummies:
             total += proxy_counts
             dummies += terms.dummies
         else:

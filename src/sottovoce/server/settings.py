@@ -65,10 +65,10 @@ class ServerSettings:
     )
     keep_epochs: int = setting(100, "epochs whose models and sums are kept", min_value=1)
     terms: Participation = field(default_factory=Participation)
-    most_chunks: int = setting(
+    max_chunks: int = setting(
         100_000, "chunks that one proxy may hand in for one epoch", min_value=1
     )
-    most_bytes: int = setting(
+    max_bytes: int = setting(
         5 * 2**30, "bytes that one proxy may hand in for one epoch", min_value=1
     )
     openers: int = setting(0, "processes that open reports; 0: one for each core", min_value=0)
@@ -98,13 +98,13 @@ class ServerSettings:
         self.watch.check_ports_differ(self.listen)
         # With a smaller limit no epoch could be handed in, and devices would spend epsilon for
         # nothing.
-        min_reports = self.training.dummies + self.terms.least_clients * self.training.reports
+        min_reports = self.training.dummies + self.terms.min_clients * self.training.reports
         min_bytes = SEALED_BYTES * min_reports + CHUNK_HEADER_BYTES
-        if self.most_bytes < min_bytes:
+        if self.max_bytes < min_bytes:
             raise SettingsError(
-                f"most_bytes must be at least {min_bytes}, not {self.most_bytes}: the dummies and "
+                f"max_bytes must be at least {min_bytes}, not {self.max_bytes}: the dummies and "
                 "the crowd of one epoch are larger",
-                setting="most_bytes",
+                setting="max_bytes",
             )
 
     @property

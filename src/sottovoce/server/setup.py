@@ -105,7 +105,7 @@ def render_settings_file(
     training: Settings,
     database: str = ServerSettings.database,
     epoch_seconds: int = ServerSettings.epoch_seconds,
-    least_clients: int = Participation.least_clients,
+    min_clients: int = Participation.min_clients,
     hold: int = Participation.hold,
     accounts: bool = False,
     host: str = Listen.host,
@@ -121,14 +121,14 @@ def render_settings_file(
         training: Settings of the training.
         database: URL of the database.
         epoch_seconds: Shortest length of an epoch.
-        least_clients: Smallest crowd.
+        min_clients: Smallest crowd.
         hold: Seconds for which an epoch waits for its crowd after its shortest length.
         accounts: Whether devices need accounts.
         host: Address at which proxies reach the server.
         port: Port at which proxies reach the server.
         watch_port: Port at which the operator watches the server.
     """
-    terms: dict[str, Any] = {"least_clients": least_clients, "hold": hold}
+    terms: dict[str, Any] = {"min_clients": min_clients, "hold": hold}
     if accounts:
         terms["accounts"] = True
     other_terms = set(get_settings(Participation)) - set(terms)

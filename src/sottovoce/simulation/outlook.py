@@ -89,7 +89,7 @@ class ShopOutlook:
     """Whether reports need accounts; the promise is then for one account."""
 
     @property
-    def least_clients(self) -> int:
+    def min_clients(self) -> int:
         """The least crowd that the terms can promise to devices.
 
         It is the number of people who report in a week, but not below the usual minimum. With
@@ -97,23 +97,23 @@ class ShopOutlook:
         """
         if self.settings.dummies:
             return 1
-        return max(self.settings.estimate_crowd(self.about.people), Participation.least_clients)
+        return max(self.settings.estimate_crowd(self.about.people), Participation.min_clients)
 
     @property
     def weeks(self) -> int:
         """The number of weeks that an epoch takes until its crowd is complete; at least one."""
-        return max(ceil(self.least_clients / (self.about.people * self.settings.share)), 1)
+        return max(ceil(self.min_clients / (self.about.people * self.settings.share)), 1)
 
     @cached_property
     def privacy_report(self) -> PrivacyReport:
         """The privacy report of the plan, as `sottovoce privacy` shows it."""
-        crowd = max(self.settings.estimate_crowd(self.about.people), self.least_clients)
+        crowd = max(self.settings.estimate_crowd(self.about.people), self.min_clients)
         return make_privacy_report(self.settings.event(self.about.items), crowd)
 
     @cached_property
     def promise(self) -> Promise:
         """The promise that a device makes to its owner."""
-        participation = Participation(least_clients=self.least_clients, accounts=self.accounts)
+        participation = Participation(min_clients=self.min_clients, accounts=self.accounts)
         terms = Terms.from_settings(bytes(16), self.settings, participation, self.about.items)
         return terms.promise()
 

@@ -345,7 +345,7 @@ def list_basic_presets() -> list[str]:
 class Participation:
     """The operator's terms that are not settings of the training, such as the size of a crowd."""
 
-    least_clients: int = setting(
+    min_clients: int = setting(
         100, "devices whose reports are mixed, at least; an epoch waits for them", min_value=1
     )
     hold: int = setting(
@@ -353,7 +353,7 @@ class Participation:
         "seconds that an epoch waits for its crowd beyond its end; then it is thrown away",
         min_value=0,
     )
-    most_items: int = setting(
+    max_items: int = setting(
         0, "items that the catalogue may grow to; 0: twice as many as at the beginning", min_value=0
     )
     accounts: bool = setting(

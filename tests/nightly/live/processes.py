@@ -70,7 +70,7 @@ class Site:
         named = [argument for name in proxies for argument in ("--proxy", name)]
         make_caller(server_app)(
             "init", self.folder / "server", "--catalogue", catalogue, "--database", self.database,
-            "--preset", "coordinate", "--ends", "--least-clients", CROWD_SIZE,
+            "--preset", "coordinate", "--ends", "--min-clients", CROWD_SIZE,
             "--epoch-seconds", 1, *named,
         )  # fmt: skip
         self.key = Keys.read(self.folder / "server" / "keys.json").verification_key
@@ -98,7 +98,7 @@ class Site:
         self.change(
             name,
             ("poll_seconds = 5.0", "poll_seconds = 0.02"),
-            ("least_clients = 100", "least_clients = 1"),
+            ("min_clients = 100", "min_clients = 1"),
             ("chunk_reports = 20000", f"chunk_reports = {chunk_reports}"),
             ("batches_per_minute = 60.0", "batches_per_minute = 0"),
             ("per_epoch = 20", "per_epoch = 0"),

@@ -127,14 +127,14 @@ def test_server_proxy_and_client_meet_from_environments_of_their_own(
     (server.home / "items.json").write_text(CATALOGUE_TEXT)
     key = server.run(
         *("sottovoce", "server", "init", "s", "--catalogue", "items.json", "--proxy", "east"),
-        *("--least-clients", "1", "--port", ports[0], "--watch-port", ports[1]),
+        *("--min-clients", "1", "--port", ports[0], "--watch-port", ports[1]),
     )
     (key,) = re.findall("[0-9a-f]{64}", key)
     start_service(server, "server", "run", "--config", "s/server.toml")
     secret = server.home / "s" / "east.secret"
     proxy.run(
         *("sottovoce", "proxy", "init", "p", "--server", f"http://127.0.0.1:{ports[0]}"),
-        *("--key", key, "--secret-file", str(secret), "--least-clients", "1"),
+        *("--key", key, "--secret-file", str(secret), "--min-clients", "1"),
         *("--port", ports[2], "--watch-port", ports[3]),
     )
     start_service(proxy, "proxy", "run", "--config", "p/proxy.toml")

@@ -136,7 +136,7 @@ class Attacker:
         return Answer(200, self._signed(int(request.path.rsplit("/", 1)[1])))
 
     def _signed(self, epoch: int) -> bytes:
-        terms = {"factors": 2, "most_items": N_ITEMS, "loud_fraction": 0.5}
+        terms = {"factors": 2, "max_items": N_ITEMS, "loud_fraction": 0.5}
         return self._system.signed_with(**self._of, **terms, epoch=epoch)
 
     def publish_last_epoch(self) -> None:

@@ -56,7 +56,7 @@ export async function makeBatch(
   const { manifest, hash: manifestHash } = release.signed;
   const { epoch } = manifest;
   const { training, mechanism, epsilon, reports, loudFraction } = manifest.terms;
-  const { leastClients: clients, dummies } = manifest.terms;
+  const { minClients: clients, dummies } = manifest.terms;
   if (manifest.publicKey === null) {
     throw new SettingsError("this manifest asks for no reports");
   }

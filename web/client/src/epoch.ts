@@ -24,15 +24,15 @@ export interface Terms {
    */
   readonly share: number;
   /** The smallest number of devices whose reports are mixed; below it an epoch is discarded. */
-  readonly leastClients: number;
-  /** Seconds that an epoch waits for `leastClients` after it closes, before it is discarded. */
+  readonly minClients: number;
+  /** Seconds that an epoch waits for `minClients` after it closes, before it is discarded. */
   readonly hold: number;
   /** D: uniform random reports that every proxy mixes into each epoch. */
   readonly dummies: number;
   /** F: the number of columns of the item matrix. */
   readonly factors: number;
   /** The largest number of items (M) that the catalogue may grow to. */
-  readonly mostItems: number;
+  readonly maxItems: number;
   /** Whether a batch needs a token, of which each account gets one for an epoch. */
   readonly accounts: boolean;
   /** Whether this is a trial, in which most people are invented: nobody is hidden among them. */

@@ -71,9 +71,9 @@ function parseFields(fields: strict.Fields): Manifest {
 function checkConsistency(manifest: Manifest): void {
   const { opens, closes, items, terms } = manifest;
   if (opens >= closes) throw new ProtocolError("manifest: the epoch closes before it opens");
-  if (items > terms.mostItems) {
+  if (items > terms.maxItems) {
     throw new ProtocolError(
-      `manifest: ${items} items, but the terms allow at most ${terms.mostItems}`,
+      `manifest: ${items} items, but the terms allow at most ${terms.maxItems}`,
     );
   }
   checkTokenKeys(manifest);

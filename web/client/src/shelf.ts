@@ -68,10 +68,10 @@ export function checkShelf(previous: Shelf | null, { published, hash }: Shelf): 
 }
 
 /** Check that the next epoch could use this catalogue: the owner agreed to no larger model. */
-export function checkShelfSize({ items }: Catalogue, { mostItems, factors }: Terms): void {
-  if (items.length > mostItems) {
+export function checkShelfSize({ items }: Catalogue, { maxItems, factors }: Terms): void {
+  if (items.length > maxItems) {
     throw new ProtocolError(
-      `shelf: ${items.length} items, but the terms allow at most ${mostItems}`,
+      `shelf: ${items.length} items, but the terms allow at most ${maxItems}`,
     );
   }
   checkShape(items.length, factors);

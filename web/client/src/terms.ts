@@ -43,11 +43,11 @@ const FIELD_NAMES: Readonly<Record<keyof Terms, string>> = {
   reports: "reports",
   epochs: "epochs",
   share: "share",
-  leastClients: "least_clients",
+  minClients: "min_clients",
   hold: "hold",
   dummies: "dummies",
   factors: "factors",
-  mostItems: "most_items",
+  maxItems: "max_items",
   accounts: "accounts",
   trial: "trial",
 };
@@ -71,11 +71,11 @@ export function parseTermsBlock(fields: unknown): Terms {
     reports: whole("reports", 1, MAX_REPORTS),
     epochs: whole("epochs", 1),
     share: real("share", 2 ** -32, 1),
-    leastClients: whole("least_clients", 1, MAX_CLIENTS),
+    minClients: whole("min_clients", 1, MAX_CLIENTS),
     hold: whole("hold", 0),
     dummies: whole("dummies", 0, MAX_DUMMIES),
     factors: whole("factors", 1, MAX_FACTORS),
-    mostItems: whole("most_items", 1, MAX_ITEMS),
+    maxItems: whole("max_items", 1, MAX_ITEMS),
     accounts: strict.parseBoolean(fields.accounts, "terms: accounts"),
     trial: strict.parseBoolean(fields.trial, "terms: trial"),
   };
@@ -124,7 +124,7 @@ const isLarger = (field: Compared): Rule["isWorse"] => {
  * together.
  */
 function isWorseCrowd(accepted: Terms, asked: Terms): boolean {
-  const [oldCrowd, newCrowd] = [accepted.leastClients, asked.leastClients];
+  const [oldCrowd, newCrowd] = [accepted.minClients, asked.minClients];
   return newCrowd < oldCrowd || newCrowd > MAX_CROWD_GROWTH * oldCrowd;
 }
 
@@ -179,7 +179,7 @@ export const TERMS_RULES: Readonly<Record<keyof Terms, Rule>> = {
     isWorse: isLarger("share"),
     sentence: "the part of the epochs with this device would rise from {0} to {1}",
   },
-  leastClients: {
+  minClients: {
     isWorse: isWorseCrowd,
     sentence:
       "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more " +
@@ -197,8 +197,8 @@ export const TERMS_RULES: Readonly<Record<keyof Terms, Rule>> = {
     isWorse: isLarger("factors"),
     sentence: "the model would have {1} factors, not {0}",
   },
-  mostItems: {
-    isWorse: isLarger("mostItems"),
+  maxItems: {
+    isWorse: isLarger("maxItems"),
     sentence: "the model could have {1} items, not {0}",
   },
   accounts: {

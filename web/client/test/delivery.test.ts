@@ -64,7 +64,7 @@ test("a first sync learns and takes part", async (t) => {
   assert.deepEqual([charge?.epoch, charge?.epsilon, charge?.reports], [1, EPSILON, REPORTS]);
   assert.deepEqual(
     [charge?.training, charge?.loudFraction, charge?.clients],
-    [TERMS.training, TERMS.loudFraction, TERMS.leastClients],
+    [TERMS.training, TERMS.loudFraction, TERMS.minClients],
   );
   const [row] = (await dump(world.factory)).batches as { state: string; bytes: unknown }[];
   assert.deepEqual([row?.state, row?.bytes], ["sent", null], "its bytes are gone");

@@ -119,7 +119,7 @@ const LIES: Record<string, [string[], Lie]> = {
     ["manifest", "shelf"], // what was withdrawn is gone all the same
     async (world) => {
       const { shelf } = world;
-      const terms = { reports: 5, epsilon: 0.1, epochs: 1, share: 0.01, least_clients: 90 };
+      const terms = { reports: 5, epsilon: 0.1, epochs: 1, share: 0.01, min_clients: 90 };
       await world.publish(3, { terms });
       world.shelf = shelf;
     },
@@ -202,16 +202,16 @@ test("a seed, and what is loud within its share, need no consent", async (t) => 
 
 test("new terms hold once exactly they were accepted", async (t) => {
   const [world, client] = await seeEpochTwo(t);
-  const dear = { epsilon: 5, reports: 2, least_clients: 5 };
+  const dear = { epsilon: 5, reports: 2, min_clients: 5 };
   await world.publish(3, { terms: dear });
   await assert.rejects(client.sync(AT_ONCE), /changed its terms/);
   const error = await client.refresh().catch((caught: unknown) => caught);
   assert.ok(error instanceof TermsError);
   assert.equal(error.worse.length, 3);
-  assert.deepEqual(error.terms, { ...TERMS, epsilon: 5, reports: 2, leastClients: 5 });
+  assert.deepEqual(error.terms, { ...TERMS, epsilon: 5, reports: 2, minClients: 5 });
   await client.accept(error.terms);
   assert.equal((await client.sync(AT_ONCE)).spentEpsilon, 10);
-  const accepted = { ...TERMS, epsilon: 5, reports: 2, leastClients: 5 };
+  const accepted = { ...TERMS, epsilon: 5, reports: 2, minClients: 5 };
   assert.deepEqual((await client.status()).terms, accepted);
   world.now += DAY;
   await world.publish(4, { terms: { ...dear, reports: 3 } });
@@ -278,7 +278,7 @@ test("cheaper reports under a limit are no more than were told", async (t) => {
 
 test("better terms are taken and do not become the bound", async (t) => {
   const [world, client] = await seeEpochTwo(t);
-  await world.publish(3, { terms: { epochs: 10, least_clients: 100 } });
+  await world.publish(3, { terms: { epochs: 10, min_clients: 100 } });
   assert.equal((await client.sync(AT_ONCE)).spentEpsilon, COST);
   assert.deepEqual((await client.status()).terms, TERMS);
   world.now += DAY;
@@ -481,7 +481,7 @@ test("nor does whoever refuses a larger catalogue", async (t) => {
   const client = await world.client();
   await client.refresh();
   const before = await recommendIds(client);
-  await world.publish(2, { terms: { most_items: 10 * ITEMS } });
+  await world.publish(2, { terms: { max_items: 10 * ITEMS } });
   const many = Array.from({ length: 2 * ITEMS }, (_, number) => `new ${number}`);
   await world.layOut(2 * DAY + 61, await addWithoutGone(world, ...many));
   for (const _ of [1, 2]) {

@@ -74,7 +74,7 @@ function askedTerms(random: Random, items: number, factors: number) {
     ...toFields(TERMS),
     ...{ mechanism: mechanism.name, parameters, loud_fraction: 0.5, factors },
     ...{ epsilon: one(random, [1e-6, 2.5, 40]), reports: 1 + Math.floor(random() * 3) },
-    ...{ share: one(random, [2 ** -32, 0.5, 1, 1, 1, 1]), most_items: 12 },
+    ...{ share: one(random, [2 ** -32, 0.5, 1, 1, 1, 1]), max_items: 12 },
   };
 }
 

@@ -40,9 +40,9 @@ async function serveShape(test: TestContext, { items, reports }: (typeof SHAPES)
   await world.publish(1, {
     ...{ items, model: await world.add(encodeModel(values, items, factors)) },
     catalogue: await world.add(encodeCatalogue(items)),
-    terms: { factors, reports, most_items: items },
+    terms: { factors, reports, max_items: items },
   });
-  return { world, terms: { ...TERMS, factors, reports, mostItems: items } };
+  return { world, terms: { ...TERMS, factors, reports, maxItems: items } };
 }
 
 for (const shape of SHAPES) {

@@ -202,6 +202,7 @@ export class Device {
   recommend = (n = 10) => this.history.recommend(n);
   popular = (n = 10) => this.history.listPopular(n);
   catalogue = () => this.history.listItems();
+  summarize = (terms: Terms, limit: number) => this.history.summarize(terms, limit);
   accept = async (terms: Terms, limit?: number) => {
     const network = await this.#network(0);
     await network.accept(terms, limit ?? (await network.store.readSettings()).limit);
@@ -268,11 +269,11 @@ export const TERMS: Terms = {
   reports: REPORTS,
   epochs: 1000,
   share: 1,
-  leastClients: 10, // the bound of a larger crowd takes longer
+  minClients: 10, // the bound of a larger crowd takes longer
   hold: 0,
   dummies: 0,
   factors: FACTORS,
-  mostItems: 2 * ITEMS,
+  maxItems: 2 * ITEMS,
   accounts: false,
   trial: false,
 };

@@ -40,7 +40,7 @@ export function listTermNumbers({ terms, figures }: Offer): Term[] {
     ["mechanism", terms.mechanism],
     ["parameters", parameters.join(", ") || "none"],
     ["numbers for each film", formatAmount(terms.factors)],
-    ["films", `${formatAmount(terms.mostItems)} at most`],
+    ["films", `${formatAmount(terms.maxItems)} at most`],
     ["training, for any other you are asked again", terms.training],
   ];
 }
@@ -61,19 +61,15 @@ export const WHEN_SENTENCE =
 
 /** Describe the reports with which a report is mixed. */
 export function formatCrowd(
-  {
-    leastClients,
-    dummies,
-    accounts,
-  }: Pick<Offer["terms"], "leastClients" | "dummies" | "accounts">,
+  { minClients, dummies, accounts }: Pick<Offer["terms"], "minClients" | "dummies" | "accounts">,
   { dummiesOnly, local }: Pick<Offer["figures"], "dummiesOnly" | "local">,
 ): string {
   const hiding = dummiesOnly < local ? ", which hide yours even if all others are fake" : "";
   const dummiesSentence =
     dummies > 0 ? ` It adds ${formatReports(dummies)} drawn at random${hiding}.` : "";
-  if (leastClients === 1)
+  if (minClients === 1)
     return `No other person for certain: the proxy also passes on what came from one device alone.${dummiesSentence}`;
-  return `The proxy passes reports on mixed, and only if at least ${formatAmount(leastClients)} ${accounts ? "accounts" : "devices"} took part.${dummiesSentence}`;
+  return `The proxy passes reports on mixed, and only if at least ${formatAmount(minClients)} ${accounts ? "accounts" : "devices"} took part.${dummiesSentence}`;
 }
 
 function formatHold({ hold }: Offer["terms"]): string {

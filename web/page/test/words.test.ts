@@ -52,7 +52,7 @@ test("no limit allows more epochs than the terms do", () => {
 });
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
-  const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
+  const terms = { ...TERMS, minClients: 300, reports: 20, epochs: 10 };
   const statement = formatStatement(createOffer(terms, []), 7.511, 0).join(" ");
   assert.match(statement, /^Your history stays here\. (A 50:50 guess|This protects nobody)/u);
   assert.match(statement, /at least 300 devices/u);
@@ -60,7 +60,7 @@ test("the statement says what protects and what does not, from the terms and the
   assert.match(statement, /as its terms asked for \(now 300\)\. Plus a chance of one/u);
   assert.match(statement, /has spent 7\.52\./u);
   assert.match(statement, /several of one person add up/u);
-  const own = { leastClients: 1, accounts: false };
+  const own = { minClients: 1, accounts: false };
   const [open, hidden] = [
     { dummiesOnly: 10, local: 10 },
     { dummiesOnly: 1, local: 10 },
@@ -76,7 +76,7 @@ test("the statement says what protects and what does not, from the terms and the
 });
 
 test("after an earlier training the promise counts that one too", () => {
-  const { epsilon, loudFraction, leastClients: clients, dummies } = TERMS;
+  const { epsilon, loudFraction, minClients: clients, dummies } = TERMS;
   const terms = { ...TERMS, reports: 1, epochs: 2 };
   const charge: Charge = {
     ...{ training: "00".repeat(16), epoch: 1, purpose: "aa".repeat(32) },
@@ -90,7 +90,7 @@ test("after an earlier training the promise counts that one too", () => {
 
 test("every term is described, in words or in the table", () => {
   const terms = {
-    ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75 },
+    ...{ ...TERMS, minClients: 321, hold: 7 * 86_400, share: 0.75 },
     ...{ dummies: 9876, epochs: 20, loudFraction: 0.1875 },
   };
   const offer = createOffer(terms, []);
@@ -175,7 +175,7 @@ test("how sure somebody can be is never rounded down", () => {
 test("the largest step of the picture is never below what a lifetime can cost", () => {
   for (const reports of [1, 4]) {
     for (const epochs of [1, 20]) {
-      const terms = { ...TERMS, epsilon: 10, reports, epochs, leastClients: 1, dummies: 0 };
+      const terms = { ...TERMS, epsilon: 10, reports, epochs, minClients: 1, dummies: 0 };
       const own = listSteps(createOffer(terms, [])).filter(({ name }) => name !== null);
       assert.equal(own.at(-1)?.epsilon, 10 * reports * epochs);
       assert.equal(own.length, 1 + Number(reports > 1) + Number(epochs > 1));

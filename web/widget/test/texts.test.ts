@@ -31,15 +31,15 @@ function parseNumbers(text: string, lang: string): number[] {
 /** Strong, weak and spent, with and without dummies and a crowd. */
 const OFFERS: [Offer, number][] = [
   [{}, 100],
-  [{ epsilon: 0.001, reports: 1, leastClients: 1 }, 0.001],
-  [{ epsilon: 0.125, reports: 1234, epochs: 3, leastClients: 100_000 }, 1e6],
-  [{ epsilon: 0.5, reports: 20, epochs: 2, leastClients: 1, dummies: 500_000 }, 1e6],
-  [{ epsilon: 0.5, reports: 12, epochs: 1, leastClients: 100_000 }, 1e6],
-  [{ epsilon: 0.5, reports: 14, epochs: 1, leastClients: 1, trial: true }, 1e6],
+  [{ epsilon: 0.001, reports: 1, minClients: 1 }, 0.001],
+  [{ epsilon: 0.125, reports: 1234, epochs: 3, minClients: 100_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 20, epochs: 2, minClients: 1, dummies: 500_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 12, epochs: 1, minClients: 100_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 14, epochs: 1, minClients: 1, trial: true }, 1e6],
   [{ epsilon: 4, reports: 500, epochs: 100 }, 1e6],
-  [{ epsilon: 0.5, reports: 12, epochs: 2, leastClients: 100_000, accounts: true }, 1e6],
-  [{ epsilon: 0.5, reports: 12, epochs: 2, leastClients: 100_000, accounts: true }, 6],
-  [{ epsilon: 0.5, reports: 12, epochs: 1, leastClients: 1, dummies: 0, accounts: true }, 1e6],
+  [{ epsilon: 0.5, reports: 12, epochs: 2, minClients: 100_000, accounts: true }, 1e6],
+  [{ epsilon: 0.5, reports: 12, epochs: 2, minClients: 100_000, accounts: true }, 6],
+  [{ epsilon: 0.5, reports: 12, epochs: 1, minClients: 1, dummies: 0, accounts: true }, 1e6],
   [{}, 0],
 ].map(([changes, limit]) => [
   createOffer({ ...TERMS, ...(changes as Partial<Terms>) }, []),
@@ -90,7 +90,7 @@ test("everything that is worse is named among the changes", () => {
   const changes: Partial<Terms>[] = [
     { training: "ab".repeat(16) },
     { epsilon: TERMS.epsilon * 2, dummies: 7 },
-    { reports: TERMS.reports + 1, leastClients: TERMS.leastClients - 1 },
+    { reports: TERMS.reports + 1, minClients: TERMS.minClients - 1 },
     { parameters: { block: 3 } },
     { epochs: TERMS.epochs + 1, share: TERMS.share / 2, hold: TERMS.hold + 1 },
     { loudFraction: TERMS.loudFraction * (1 + 1e-9) },

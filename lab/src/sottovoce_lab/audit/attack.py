@@ -44,15 +44,17 @@ from sottovoce_lab.audit.trials import (
 
 @dataclass(frozen=True)
 class AttackPlan:
-    """How often the attack is tried, on which question, and for which (k, T)."""
+    """How often the attack is tried, on which question, and for which numbers of reports."""
 
     trials: int = 4000
-    """Victims times crowds times two worlds."""
+    """Number of trials: victims times crowds times two worlds."""
     crowds: int = 40
-    """How often all others report; the victims of one crowd share its noise."""
+    """Number of times that the reports of all others are drawn. All victims are attacked in each of
+    these crowds, so they share its noise."""
     question: Question = "interaction"
     points: tuple[tuple[int, int], ...] = ()
-    """Pairs (k, T) to evaluate; none: a curve up to those of the settings."""
+    """Pairs (k, T) of reports in an epoch and epochs to evaluate. If empty, a curve from one report
+    to all reports of the settings."""
     seed: int = 0
     """Seed of victims, items and worlds."""
     threads: int | None = None
@@ -156,7 +158,7 @@ def run_attack(
 
 
 def list_points(reports: int, epochs: int) -> tuple[tuple[int, int], ...]:
-    """Return (k, T) from a single report to all of them, about three for every factor of ten."""
+    """Return pairs (k, T) from one report to all, about three for each factor of ten."""
     steps = [scale * 10**power for power in range(6) for scale in (1, 2, 5)]
     first = [(k, 1) for k in steps if k < reports]
     later = [(reports, t) for t in steps if t < epochs]
@@ -184,7 +186,8 @@ def compute_gaussian_bound(
 def _compute_bound(settings: Settings, histories: Histories, reports: int, epochs: int) -> float:
     mechanism = settings.build(histories.n_items)
     turns, crowd = min(epochs, settings.turns), max(settings.estimate_crowd(histories.n_users), 1)
-    # With fewer reports each of its rounds still has as many dummies.
+    # The dummies belong to all reports of an epoch. An attack on some of the reports meets only
+    # their share of the dummies.
     dummies = settings.dummies * reports // settings.reports
     return compute_gaussian_bound(mechanism, reports, turns, crowd, dummies)
 

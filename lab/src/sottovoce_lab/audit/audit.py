@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Fewer reports prove nothing.
+# With fewer reports, an audit cannot find a fault.
 MIN_SAMPLES = 1000
-# Standard errors by which an attack may exceed its bound: one point in 10^9 does by chance.
+# Number of standard errors by which an attack may exceed its bound. By chance, one point in 10^9
+# exceeds it by more.
 MAX_STANDARD_ERRORS = 6
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What is audited, with how many reports, and the attack."""
+    """The mechanisms to audit, the number of reports, and the attack."""
 
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
@@ -40,11 +41,12 @@ class AuditPlan:
         200_000, "reports of each of two people, in each scene", min_value=MIN_SAMPLES
     )
     reports: int | None = None
-    """k of the attacked training. None, for the next two fields as well: the preset's."""
+    """Number of reports in an epoch of the attacked training. Here and in the next two fields, None
+    means the value of the preset."""
     epochs: int | None = None
     alpha: float | None = None
     attack: AttackPlan | None = field(default_factory=AttackPlan)
-    """None: no attack."""
+    """The attack, or None to leave it out."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -106,7 +108,7 @@ def run_audit(
     for settings in plan.list_settings():
         watch(f"{settings.mechanism}: {plan.samples:,} reports of each person")
         evidence += examine(make_live_client, settings, plan.samples)
-    # All evidence at once: the rate of false alarms is divided among all checks.
+    # Judge all evidence together, because the rate of false alarms is divided among all checks.
     checks = judge(evidence)
     attacks: list[Attack] = []
     if plan.attack is not None and data is not None:
@@ -122,11 +124,12 @@ def check_attack(attack: Attack) -> Check:
     """Check at every point that unlinked reports reveal no more than the shuffle's proof allows."""
 
     def compute_excess(point: AttackPoint) -> float:
-        # The bound holds for many people; the measured AUC has an error of its own.
+        # The measured AUC may exceed the bound by chance, so its standard error is allowed for.
         return point.unlinked.value - point.bound - MAX_STANDARD_ERRORS * point.unlinked.error
 
     too_high = [point for point in attack.points if compute_excess(point) > 0]
-    # The worst point, or the one with the most reports, which is where a leak would show first.
+    # Show the point that exceeds its bound most. If none does, show the point with the most
+    # reports, at which a leak would be largest.
     example = max(too_high, key=compute_excess) if too_high else attack.points[-1]
     measured = (
         f"AUC {example.unlinked.value:.3f} +- {example.unlinked.error:.3f} unlinked, "

@@ -63,13 +63,13 @@ class Debias:
 
     @property
     def pair_deviation(self) -> float:
-        """Standard deviation of `estimate_pairs` for two items that nobody touched."""
+        """Standard deviation that `estimate_pairs` has for two items that nobody touched."""
         q = self.flip
         return sqrt(self.n_users) * q * (1 - q) / (1 - 2 * q) ** 2
 
     @property
     def min_count(self) -> float:
-        """Smallest count by which a similarity is divided; smaller counts are replaced by it."""
+        """The minimum that replaces smaller counts where similarities are divided by counts."""
         # Noise can make a count small or negative, and so every similarity to that item huge. With
         # this minimum, the standard deviation of a similarity that is only noise is at most
         # 1 / MIN_COUNT_DEVIATIONS.
@@ -78,14 +78,14 @@ class Debias:
 
 @dataclass(frozen=True, eq=False)
 class DPLCF:
-    """Item similarities, which everybody receives, and histories, which stay on the devices."""
+    """A model of item similarities, which everybody receives, and of histories on the devices."""
 
     similarity: Float32
     """M x M; row i is 0 except for the neighbours of item i."""
     histories: Histories
     threads: int | None = None
     weights: Float64 | None = None
-    """Weights of the entries of the histories, only on the device; None: all are equal."""
+    """Weights of the entries of the histories, which only the device knows; None: all are equal."""
 
     @classmethod
     def fit(
@@ -186,7 +186,7 @@ def randomize_columns(columns: Words, n_users: int, threshold: int, seed: int) -
     """Flip every bit of the first `n_users` in place, each with probability `threshold / 2^64`."""
     unused_bits = -n_users % USERS_PER_WORD
     for item, column in enumerate(columns):
-        # Every item has its own random stream: the order of work changes nothing.
+        # Every item has its own random stream, so the order of work changes nothing.
         flips = draw_bernoulli_words(stream(seed, "dplcf", item), len(column), threshold)
         if unused_bits:
             flips[-1] &= ALL_BITS >> np.uint64(unused_bits)

@@ -58,15 +58,16 @@ Float64 = NDArray[np.float64]
 # How far one history moves each sum: when it is replaced, and when a person is added or removed.
 REPLACED_DISTANCE = sqrt(2)
 ADDED_DISTANCE = 1.0
-# Share of the count in mu^2 of the whole training.
+# Share of mu^2 of the whole training that the release of the count gets.
 COUNT_SHARE = 0.02
-# Shares of the sums K and A in mu^2 of one step.
+# Shares of mu^2 of one step that the sums K and A get; B gets the rest.
 GRAM_SHARE = 0.02
 OUTER_SHARE = 0.2
 # Number of factors: FACTORS_PER_ROOT * sqrt(people * mu / sqrt(items)), at most MAX_FACTORS.
 FACTORS_PER_ROOT = 1.25
 MAX_FACTORS = 32
-# Shorter vectors across the axis of the cone are rounding errors, which have random directions.
+# A vector's part across the axis of the cone that is shorter than this is a rounding error, whose
+# direction means nothing.
 MIN_LENGTH_ACROSS = 1e-9
 # Random part of the first V relative to popularity, for all factors except the first one.
 INITIAL_SPREAD = 0.2
@@ -171,7 +172,7 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What a step needs to know about people."""
+    """The sums over people that a step needs."""
 
     products: Float64
     """B."""
@@ -230,7 +231,7 @@ class Aggregator:
         return Solver(V, self.settings.observed, self.settings.regularization)
 
     def sum_parts(self, V: Float32, weights: Float64, axis: Float64) -> Sums:
-        """Add up everybody's parts, each of length 1, with these weights of items."""
+        """Sum the parts of all people, each of length at most 1, with these weights of items."""
         solve, factors = self.build_solver(V), V.shape[1]
         pairs = factors * (factors + 1) // 2 if self.settings.observed else 0
 
@@ -246,7 +247,7 @@ class Aggregator:
 
 
 class Solver:
-    """Everybody's vector for one V: ridge regression with weight 1 + alpha for touched items."""
+    """Computes vectors of people for one V, with weight 1 + alpha for touched items."""
 
     def __init__(self, V: Float32, alpha: float, regularization: float):
         self._alpha = alpha
@@ -267,7 +268,7 @@ class Solver:
 
 
 def project_into_cone(X: Any, axis: Float64) -> Any:
-    """Return unit vectors at most 45 degrees from the axis: no two have a negative product."""
+    """Return unit vectors at most 45 degrees from the axis, so that no product is negative."""
     if not axis.any():  # without a direction there is no cone: nobody contributes
         return np.zeros_like(X)
     axis = _normalize_rows(axis[None])
@@ -317,7 +318,7 @@ def compute_published_items(aggregator: Aggregator, rng: np.random.Generator) ->
     """Return V after all steps, computed only from sums with noise."""
     settings, noise = aggregator.settings, aggregator.settings.noise
     count = aggregator.count_items()
-    # Not below the deviation of the noise: a tiny count would get an enormous weight.
+    # A tiny count would get an enormous weight, so no count is below the deviation of its noise.
     count = np.maximum(count + noise.count * rng.standard_normal(len(count)), noise.count)
     weights = (count / count.mean()) ** -settings.rare_power
     popularity = count * weights
@@ -337,7 +338,7 @@ def solve_items(sums: Sums, settings: TrustedSettings) -> Float32:
     """Solve the least squares of a step from the sums: `(K + a A_i + ridge) v_i = B_i`."""
     factors = len(sums.gram)
     values, basis = np.linalg.eigh(sums.gram)
-    # Relative to the mean eigenvalue of K.
+    # The setting is relative to the mean eigenvalue of K.
     ridge = settings.item_ridge * max(float(np.trace(sums.gram)), 1.0) / factors
     values = np.maximum(values, 0) + ridge  # with noise, a sum of squares can be negative
     if sums.outer is None:
@@ -351,7 +352,7 @@ def solve_items(sums: Sums, settings: TrustedSettings) -> Float32:
 
 
 def _draw_first_items(popularity: Float64, factors: int, rng: np.random.Generator) -> Float32:
-    """Return popularity as the first factor, and random multiples of it as the others."""
+    """Return popularity as the first factor, and random multiples of popularity as the others."""
     spread = INITIAL_SPREAD * rng.standard_normal((len(popularity), factors))
     spread[:, 0] = 1
     return _scale_items(popularity[:, None] * spread)

@@ -135,7 +135,7 @@ def measure_message_bytes(data: Interactions, reports: int, factors: int) -> dic
 
 def _sign_manifest(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedManifest:
     """Return a manifest in the middle of a training, signed by a new key."""
-    items, participation = len(catalogue.items), Participation(least_clients=1000)
+    items, participation = len(catalogue.items), Participation(min_clients=1000)
     manifest = Manifest(
         epoch=10,
         terms=Terms.from_settings(os.urandom(TRAINING_ID_BYTES), settings, participation, items),

@@ -5,8 +5,8 @@ when all batches have come, and drops the chunks. So an epoch runs from the firs
 shuffle to the last chunk.
 """
 
-# The proxy's process imports this module, and its memory is measured: so nothing of a server or a
-# simulator is imported here.
+# The process of the proxy imports this module, and its memory is measured. So this module imports
+# nothing of a server or a simulator.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,7 +66,7 @@ class StandInServer:
 
 
 class CountingStore(ProxyStore):
-    """A store that counts its transactions: each is one sync of the disk."""
+    """A store that counts its transactions, each of which waits for the disk once."""
 
     commits: SharedCount
 
@@ -88,7 +88,7 @@ def serve_proxy(
         server="http://127.0.0.1",
         secret_file=folder / "none",
         verification_key=server.key.hex(),
-        least_clients=batches,
+        min_clients=batches,
         poll_seconds=0.1,
         # All batches come from one address, so it has no limit.
         rate=Rate(batches_per_minute=0, per_epoch=0),
