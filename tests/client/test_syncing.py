@@ -289,6 +289,21 @@ def test_a_batch_is_kept_until_its_epoch_is_over_and_then_given_up(
     assert len(proxy.received) == 1
 
 
+def test_what_may_still_leave_includes_a_batch_that_waits(client: Client, proxy: FakeProxy) -> None:
+    client.set_limit(COST)
+    proxy.before = refusing(UnavailableError("busy"))
+    with pytest.raises(UnavailableError):
+        client.sync(proxy)
+    terms = client.fetch_terms(proxy)
+    for limit, reports in [(COST, REPORTS), (3 * COST, 3 * REPORTS)]:
+        client.set_limit(limit)
+        assert f"; at most {reports} reports, " in client.compute_outlook(terms).short[0]
+    proxy.before = lambda call: None
+    client.set_limit(COST)
+    assert client.sync(proxy).outcome == "sent"
+    assert client.compute_outlook(terms).short[0].endswith("; no more reports leave.")
+
+
 def test_a_batch_that_is_late_by_a_hair_is_not_sent(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:

@@ -17,8 +17,10 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.main_table import METRIC_LABELS
+from sottovoce_lab.paper.measured_tables import build_measured_tables, find_measured
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.scale import Scale
+from sottovoce_lab.paper.store import read_about
 from sottovoce_lab.paper.tables import Table, format_interval
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -48,7 +50,7 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     cost = _tabulate_cost(read_csv(folder / "cost-cells.csv"))
     table5 = _tabulate_table5_preset(read_csv(folder / "table5-preset-cells.csv"))
     built = (*tables.values(), claims, main, late, cost, table5)
-    return {table.name: table for table in built}
+    return {table.name: table for table in built} | build_measured_tables(folder)
 
 
 def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
@@ -160,6 +162,9 @@ def main() -> None:
         for file in CELLS.glob("*.csv"):
             if (folder / file.name).exists():
                 shutil.copy(folder / file.name, file)
+        data = Path(read_about(folder).source).stem
+        for name, path in find_measured(folder, data).items():
+            shutil.copy(path, CELLS / name)
     REPORT.write_text(write_report_tables(), encoding="utf-8")
 
 

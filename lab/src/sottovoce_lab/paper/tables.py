@@ -210,5 +210,10 @@ def make_records(interval: Interval | None, **about: Any) -> list[dict[str, Any]
     if interval is None:
         return []
     return [
-        {**about, "mean": interval.mean, "half_width95": interval.half_width, "runs": interval.runs}
+        {
+            **about,
+            "mean": interval.mean,
+            "half_width95": interval.half_width,
+            "values": " ".join(f"{value:.6f}" for value in interval.values),
+        }
     ]
