@@ -216,7 +216,7 @@ def check_equal(name: str, result: ReportSums, expected: ReportSums) -> None:
     # Sums are exact integers, so engines must agree to the last one.
     if result.n_reports != expected.n_reports or not np.array_equal(result.sums, expected.sums):
         raise SottovoceError(
-            f"{name}: the sums of this epoch must be those of the cpu engine, and differ; this is "
+            f"{name}: the sums of this epoch must be equal to those of the cpu engine; this is "
             "a bug, and its speed was not measured"
         )
 

@@ -39,16 +39,17 @@ ATTACK_TRIALS = 2_000
 ATTACK_CROWDS = 10
 QUICK_TRIALS = 80
 QUICK_CROWDS = 4
-# With this local budget people take turns; among so few people, they do not with any preset.
+# A local budget with which people take part in some epochs only. With so few people, they take part
+# in every epoch of each preset.
 TURNS_BUDGET = 50.0
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 GUESS_COLOURS = {"linked": METHOD_COLOURS["paper"], "unlinked": METHOD_COLOURS["loudest"]}
 # Parameters of a cell besides the settings of the training that is attacked.
 ATTACK_PARAMETERS = ("question", "trials", "crowds")
-# Deltas of the central budget. Each gives a bound of the AUC, and the smallest bound counts.
+# Each of these deltas gives a bound, of which the smallest is used.
 BOUND_DELTAS = (DEFAULT_DELTA, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.4)
-# A guess counts as above its bound if it is higher by this many standard errors, which a normal
-# draw is by chance with probability 5e-7.
+# A guess counts as above its bound if it exceeds it by this many standard errors. By chance, this
+# happens with probability 5e-7.
 MIN_ERRORS_OVER_BOUND = 4.9
 GUESS_NOTE = (
     "AUC: how often the attacker ranks a true world above a false one; 0.5 is a guess. "

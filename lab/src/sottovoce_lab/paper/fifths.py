@@ -1,4 +1,4 @@
-"""Which people and items pay for privacy: quality by activity and popularity, and what is shown."""
+"""The cost of privacy by activity of people and popularity of items, and the items in lists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Number of items that a person sees.
 LIST_LENGTH = 10
 FIFTH_COUNT = 5
-# What is cut into fifths.
+# The people and items that are divided into fifths.
 FifthKind = Literal["history", "item"]
 # For each kind: its heading, and the names of the first and the last fifth.
 FIFTH_LABELS: dict[FifthKind, tuple[str, str, str]] = {
@@ -85,7 +85,8 @@ def measure_fifths(model: PublishedModel, candidates: Candidates) -> dict[str, A
     is_hit, counts = compute_hits(ranks, LIST_LENGTH), train.popularity()
     lengths = np.diff(train.indptr)[tested]
     by_history = assign_fifths(lengths, np.ones(len(lengths)))
-    # Items are weighted by their interactions: fifths of the interactions, not of the items.
+    # Items are weighted by their interactions. So a fifth has a fifth of the interactions, not of
+    # the items.
     by_item = assign_fifths(counts, counts)
     exposures = count_exposure(X, V, train, LIST_LENGTH)
     return {
@@ -272,7 +273,7 @@ class FifthsExperiment(Experiment):
         low, high = (
             Interval.from_values([100 * share[seed] for seed in seeds]) for share in (first, last)
         )
-        # Differences within each seed: the interval of paired values is much narrower.
+        # Use the differences within each seed, because their interval is much narrower.
         gap = Interval.from_values([100 * (last[seed] - first[seed]) for seed in seeds])
         half_width = "" if gap.half_width is None else f" ± {gap.half_width:.1f}"
         return (

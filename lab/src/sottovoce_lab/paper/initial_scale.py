@@ -1,4 +1,4 @@
-"""The search for how the paper's item matrix begins, which the paper does not say."""
+"""The search for the scale of the paper's first item matrix, which the paper does not state."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Settings that the paper gives roughly or not at all. For each: other values than the preset's, and
-# the initial scales with which they are tried, on as many splits as are reported.
+# Other values of settings that the paper states roughly or not at all. Each is tried with the
+# scales that follow it, on the same number of splits as the preset.
 OTHER_SETTINGS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
     ("learning_rate", (5e-4, 2e-3), (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ("alpha", (4.0, 40.0), (0.01, 0.1, 0.3, 1.0)),
 )
-# Values of these settings in the preset. A file of cells omits a setting that all its cells share.
+# Values of the preset, for rows of cells in which these columns are missing.
 PRESET_SETTINGS = {"learning_rate": 1e-3, "alpha": 1.0}
 # Epochs of figure 3 in the table; the file of cells has all of them.
 EPOCHS_SHOWN = (1, 5, 10, 20, 30)
@@ -49,7 +49,7 @@ SEARCH_NOTE = (
 
 @dataclass(frozen=True)
 class Crowds:
-    """What the tables need besides the cells."""
+    """The parameters of a run that the tables need."""
 
     sizes: Sequence[tuple[int | None, int | None]]
     """Users and items of Table 4, in its order."""
@@ -57,15 +57,15 @@ class Crowds:
     """k of Table 4."""
     scales: Sequence[float]
     seeds: range
-    """Seeds of the splits that are reported."""
+    """Seeds of the reported splits."""
     search_seeds: range
     """Seeds of the splits on which the scale is searched."""
     paper_users: Mapping[int | None, int | None]
-    """For each number of users, the crowd of the paper that it stands for."""
+    """The number of users in the paper for each number of users of the run."""
 
 
 class InitialScaleSearch(Experiment):
-    """The scale at which the paper's item matrix begins, chosen by its Table 4."""
+    """The scale of the paper's first item matrix, chosen by its Table 4."""
 
     name = "initial-scale"
     title = "The scale at which the paper begins"
@@ -161,7 +161,7 @@ class InitialScaleSearch(Experiment):
 
 
 def _shorten(seeds: range, others: range) -> range:
-    """Return the first of these seeds, as many as there are others."""
+    """Return the first seeds, as many as `others` has."""
     return seeds[: len(others)]
 
 
@@ -246,8 +246,8 @@ def _tabulate_by_scale(
     Args:
         name: Name of the table.
         title: Its title.
-        headings: Headings of the columns before the paper's.
-        places: For each row the texts in these columns, the paper's number, the cells at all
+        headings: Headings of the columns before that of the paper.
+        places: For each row the values of these columns, the paper's number, the cells at all
             scales, and the metric.
         crowds: The scales and seeds.
         notes: Sentences below the table.

@@ -1,4 +1,4 @@
-"""Published models of each kind of method, which devices combine with their own histories."""
+"""Published models of each kind of method, with which devices rank items for their histories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PublishedModel(ABC):
 
     @abstractmethod
     def add_tags(self, tags: Tags) -> WideModel:
-        """Return the model for devices that know tags."""
+        """Return the model as devices with tags use it."""
 
     def rank(self, tests: Sequence[Candidates]) -> list[Ranks]:
         """Return the ranks in several tests of one split."""

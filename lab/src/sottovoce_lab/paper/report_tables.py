@@ -17,14 +17,16 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.main_table import METRIC_LABELS
+from sottovoce_lab.paper.measured_tables import build_measured_tables, find_measured
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.scale import Scale
+from sottovoce_lab.paper.store import read_about
 from sottovoce_lab.paper.tables import Table, format_interval
 
 DOCS = Path(__file__).parents[3] / "docs"
 REPORT = DOCS / "report.md"
 CELLS = DOCS / "cells"
-# For each table: its files of cells, the command and the commit that made them, and the cost.
+# File that records for each file of cells the command, the commit and the time that computed it.
 SOURCES = CELLS / "sources.toml"
 MARK = re.compile(r"<!-- cells: (\S+) -->\n.*?<!-- end of cells -->", re.DOTALL)
 # Scale of the preset's first item matrix.
@@ -50,11 +52,11 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     cost = _tabulate_cost(read_csv(folder / "cost-cells.csv"))
     table5 = _tabulate_table5_preset(read_csv(folder / "table5-preset-cells.csv"))
     built = (*tables.values(), claims, main, late, cost, table5)
-    return {table.name: table for table in built}
+    return {table.name: table for table in built} | build_measured_tables(folder)
 
 
 def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
-    """Build the rows of preset paper by what is left out, without and with the order."""
+    """Build the rows of preset paper for each test, without and with the order of histories."""
     places = [(split, metric) for split in ("latest", "date") for metric in ("hr@10", "time hr@10")]
     lines, records = [], []
     for k in dict.fromkeys(row["reports"] for row in rows):
@@ -67,7 +69,7 @@ def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
 
 
 def _tabulate_cost(rows: list[CellRow]) -> Table:
-    """Build the table of what travels, with the bytes of the paper's two numbers of reports."""
+    """Build the table of transferred bytes, for the two numbers of reports that the paper has."""
     lines, records = [], []
     for items, in_paper in DOWNLOAD_BYTES.items():
         # The whole catalogue is written as all items.
@@ -144,13 +146,13 @@ def write_tables(text: str, tables: dict[str, Table], sources: dict[str, dict[st
 
 
 def write_report_tables(report: Path = REPORT, folder: Path = CELLS) -> str:
-    """Return the text of the report as its cells make it."""
+    """Return the text of the report with tables made from its cells."""
     sources = tomllib.loads((folder / SOURCES.name).read_text(encoding="utf-8"))
     return write_tables(report.read_text(encoding="utf-8"), build_report_tables(folder), sources)
 
 
 def main() -> None:
-    """Take new cells where asked, and write the tables."""
+    """Take new cells if `--take` is given, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder with results of `sottovoce paper`")
     folder: Path | None = parser.parse_args().take
@@ -158,6 +160,9 @@ def main() -> None:
         for file in CELLS.glob("*.csv"):
             if (folder / file.name).exists():
                 shutil.copy(folder / file.name, file)
+        data = Path(read_about(folder).source).stem
+        for name, path in find_measured(folder, data).items():
+            shutil.copy(path, CELLS / name)
     REPORT.write_text(write_report_tables(), encoding="utf-8")
 
 

@@ -40,7 +40,7 @@ CellCallback = Callable[[Cell], None]
 # Called with the number of cells of a stage. The context manager returns the callback for a cell.
 StageCallback = Callable[[int], AbstractContextManager[CellCallback]]
 
-# The experiments by name, in the order in which they are reported.
+# All experiments, in the order of the report.
 EXPERIMENTS: dict[str, type[Experiment]] = {
     experiment.name: experiment
     for experiment in (
@@ -119,7 +119,7 @@ class Runner:
 
         An interruption loses only the cell that is being computed.
         """
-        # Local, so that a subset of ML-20M does not stay in memory afterwards.
+        # A local variable, so that a subset of ML-20M does not stay in memory afterwards.
         missing, subsets = self.list_missing(cells), SubsetCache(self.data)
         shared = SharedResults(missing)
         for cell in missing:

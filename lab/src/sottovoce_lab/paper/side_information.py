@@ -1,4 +1,4 @@
-"""What tags and time on the device are worth to every method."""
+"""The gain of every method from tags and time on the device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Row:
 
 
 def _list_kinds(split: SplitRule) -> tuple[SideKind, ...]:
-    # A random item is of any time, so the order says nothing about it.
+    # A test item that is drawn at random may be of any time, so the order says nothing about it.
     return ("tags",) if split == "random" else tuple(SIDE_LABELS)
 
 

@@ -58,7 +58,7 @@ class Row:
     build: Callable[[SplitRule], Family]
     """Returns the cells for a rule by which an interaction is left out."""
     paper_label: str | None = None
-    """Label of the same row in the paper's table."""
+    """Values of its row in the paper's table."""
     private: bool = False
     method: TrainedMethod | None = None
     reports: int | None = None
@@ -148,7 +148,7 @@ class Table5(Experiment):
         axes.legend(loc="lower right", fontsize=8)
 
     def _get_usual_reports(self) -> tuple[int, ...]:
-        """Return the number of reports where one number is enough."""
+        """Return the number of reports for the rows that have only one number."""
         return self.scale.full_reports[:1]
 
     def _list_rows(self, report_counts: tuple[int, ...]) -> list[Row]:

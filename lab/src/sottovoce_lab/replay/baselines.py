@@ -1,8 +1,8 @@
-"""Baselines without privacy: recent popularity, and EASE and ALS with recency weights.
+"""Common baselines that see all histories: recent popularity, and EASE and ALS weighted by age.
 
-An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. For each baseline, the
-setting with the best NDCG@100 of the whole catalogue is chosen on `Timeline.choosing`. Figures of
-the later periods are of this setting only.
+An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. Of all settings of a
+baseline, the one with the best NDCG@100 in the whole catalogue is chosen in the periods for
+choosing. In later periods only this one is tested.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RECENT_PERIODS = (1, 2, 4)
 HALF_LIVES = (1.0, 4.0, math.inf)
 EASE_RIDGES = (30.0, 300.0, 3_000.0)
 ALS_RIDGES = (3.0, 30.0)
-# Number of factors of ALS, which is not chosen.
+# Fixed settings of ALS: its factors, and the additional weight of a touched item.
 ALS_FACTORS = 64
 # Weight of a touched item beyond 1 in ALS, which is not chosen.
 ALS_ALPHA = 10.0
@@ -58,7 +58,7 @@ ALS_ALPHA = 10.0
 FIRST_ALS_ITERATIONS = 10
 # Further iterations before each later test.
 NEXT_ALS_ITERATIONS = 2
-# Largest number of periods on which all settings are tested.
+# Maximum number of the periods for choosing in which all settings are tested.
 MAX_TRIAL_PERIODS = 4
 # Metric of the whole catalogue by which settings are chosen.
 CHOOSING_METRIC = "ndcg@100"
@@ -101,7 +101,7 @@ class RecentPopularity(Baseline):
 
 @dataclass(eq=False)
 class RecencyCounts:
-    """Products `X^T X` of weighted histories, which follow the periods."""
+    """Products `X^T X` of weighted histories, updated after each period."""
 
     timeline: Timeline
     half_life: float
@@ -273,8 +273,8 @@ class BaselineContest:
 
         Args:
             cases: Cases of a period that is not before the last one.
-            side_information: What devices know.
-            names: Names of the baselines; none: all of them.
+            side_information: The side information of devices.
+            names: Names of the baselines. If empty, all of them.
         """
         if cases.period in list_trial_periods(self._timeline) and not self.choices:
             for name, baselines in self._baselines.items():
@@ -319,8 +319,8 @@ def make_baselines(
         seed: Seed of the first item matrix of ALS.
         engine: `cuda` solves EASE on a graphics card, everything else with NumPy.
         threads: Threads of ALS; None: one for each core.
-        with_models: Whether to include EASE and ALS. EASE is left out if its dense matrices would
-            be too large.
+        with_models: Whether EASE and ALS are among them. EASE is left out if its dense matrices
+            would be too large.
     """
     baselines: dict[str, list[Baseline]] = {
         name: [RecentPopularity(timeline, {"periods": n}, once=once) for n in RECENT_PERIODS]

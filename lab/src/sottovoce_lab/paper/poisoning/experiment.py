@@ -77,7 +77,7 @@ NOTES = [EXPOSURE_NOTE, ATTACKERS_NOTE, DEFENCES_NOTE]
 
 @dataclass(frozen=True)
 class Attack:
-    """What is attacked, by which strategy, and how many attackers push which item."""
+    """An attack: method and defence, strategy, pushed item, and share of attackers."""
 
     attacked: AttackedMethod
     attacker: Strategy
@@ -91,7 +91,7 @@ def _list_defences(attacked: AttackedMethod) -> tuple[Defence, ...]:
 
 
 def _list_defences_against(attack: Attack) -> tuple[Defence, ...]:
-    """Return the defences of the live server, or all defences for the strongest attack."""
+    """Return the defences of the live server, and all defences against the strongest attack."""
     strongest = (STRATEGIES[-1], next(iter(POPULARITY_BANDS)))
     is_strongest = (attack.attacker, attack.pushed) == strongest
     return _list_defences(attack.attacked) if is_strongest else ("none", "rows")
@@ -211,7 +211,7 @@ class PoisoningExperiment(Experiment):
         return Table(f"{self.name}-cost", title, headings, rows, records)
 
     def _list_claims(self) -> Iterator[str]:
-        """Yield what can be claimed of each method under each defence, by the worst of all runs."""
+        """Yield a sentence about each method under each defence, by the worst of all runs."""
         people, _ = self.scale.count_users_and_items(self._get_size())
         for attacked, defence in UNATTACKED:
             claims = []
@@ -230,7 +230,7 @@ class PoisoningExperiment(Experiment):
         """Return the largest rise of exposure with at most this share of attackers."""
         rises = []
         for attack in self._list_attacks():
-            # Attacks with fewer attackers count, too, because some attackers may do nothing.
+            # An attack with fewer attackers counts too, because some attackers may do nothing.
             if attack.attacked == attacked and attack.share <= share:
                 metric = get_exposure_metric(attack.pushed)
                 after = self.reader.read_values(self._get_attacked(attack, defence), metric)
