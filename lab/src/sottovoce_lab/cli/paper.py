@@ -90,7 +90,7 @@ def _make_command(name: str) -> Callable[..., None]:
     def run(
         *,
         out: Annotated[
-            Path, typer.Option(help="Folder for the results; what it holds already is used.")
+            Path, typer.Option(help="Folder for the results. Results that are in it are reused.")
         ],
         data: Annotated[
             str | None,
