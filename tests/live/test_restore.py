@@ -1,4 +1,5 @@
-"""Restored backups: after the server's all go on; after a proxy's nothing counts twice.
+"""Restored backups: a service continues after one of the server, and counts nothing twice after one
+of a proxy.
 
 A restored process is a new one over old files, as an operator would have it.
 """
