@@ -1,5 +1,4 @@
-"""Restored backups: a service continues after one of the server, and counts nothing twice after one
-of a proxy.
+"""Restored backups: nothing is lost after one of the server, nothing counts twice after a proxy's.
 
 A restored process is a new one over old files, as an operator would have it.
 """
