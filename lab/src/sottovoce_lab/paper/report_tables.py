@@ -32,12 +32,14 @@ from sottovoce_lab.paper.tables import Table, format_interval
 DOCS = Path(__file__).parents[3] / "docs"
 REPORT = DOCS / "report.md"
 CELLS = DOCS / "cells"
-# Says of each file of cells by which command, from which commit and in which time it came.
+# File that records for each file of cells the command, the commit and the time that computed it.
 SOURCES = CELLS / "sources.toml"
 MARK = re.compile(r"<!-- cells: (\S+) -->\n.*?<!-- end of cells -->", re.DOTALL)
-# The first item matrix of the preset.
+# Scale of the preset's first item matrix.
 PRESET_SCALE = 0.3
 REPORTED_SEEDS = range(3)
+# Learning rate and alpha in rows of the preset; curves have no such columns.
+PRESET_VALUES = (("0.001", "1"), (None, None))
 
 
 def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
@@ -60,7 +62,7 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
 
 
 def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
-    """Build the rows of preset paper by what is left out, without and with the order."""
+    """Build the rows of preset paper for each test, without and with the order of histories."""
     places = [(split, metric) for split in ("latest", "date") for metric in ("hr@10", "time hr@10")]
     lines, records = [], []
     for k in dict.fromkeys(row["reports"] for row in rows):
@@ -73,7 +75,7 @@ def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
 
 
 def _tabulate_cost(rows: list[CellRow]) -> Table:
-    """Build the table of what travels, with the bytes of the paper's two numbers of reports."""
+    """Build the table of transferred bytes, for the two numbers of reports that the paper has."""
     lines, records = [], []
     for items, in_paper in DOWNLOAD_BYTES.items():
         # The whole catalogue is written as all items.
@@ -120,12 +122,8 @@ def _tabulate_main_preset(rows: list[CellRow]) -> Table:
 
 
 def _select_preset(rows: list[CellRow]) -> list[CellRow]:
-    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in USUAL]
+    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in PRESET_VALUES]
     return select_rows(usual, initial_scale=PRESET_SCALE, seed=REPORTED_SEEDS)
-
-
-# What rows of the preset have as learning rate and alpha; curves have no such columns.
-USUAL = (("0.001", "1"), (None, None))
 
 
 def format_markdown(table: Table) -> str:
@@ -154,13 +152,13 @@ def write_tables(text: str, tables: dict[str, Table], sources: dict[str, dict[st
 
 
 def write_report_tables(report: Path = REPORT, folder: Path = CELLS) -> str:
-    """Return the text of the report as its cells make it."""
+    """Return the text of the report with tables made from its cells."""
     sources = tomllib.loads((folder / SOURCES.name).read_text(encoding="utf-8"))
     return write_tables(report.read_text(encoding="utf-8"), build_report_tables(folder), sources)
 
 
 def main() -> None:
-    """Take new cells where asked, and write the tables."""
+    """Take new cells if `--take` is given, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder with results of `sottovoce paper`")
     parser.add_argument(
