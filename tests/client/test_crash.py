@@ -90,7 +90,7 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
 
 
 def test_a_crash_after_every_step_of_fetching_a_token(tmp_path: Path) -> None:
-    """Pay nothing for a token that is lost, which happens only while its answer is on the way."""
+    # A token that is lost costs nothing; one is lost only while its answer is on the way.
     lost = []
     for steps in count():
         world, folder = World(accounts=True), tmp_path / str(steps)

@@ -20,8 +20,8 @@ START_TIME = 1_733_333_333.625
 TRAINING = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=3, factors=2)
 
 
-def test_nothing_of_a_client_reaches_the_server(folder: Path) -> None:
-    """Find no address, agent, batch id, time of arrival or order in what the server receives."""
+def test_server_receives_nothing_about_clients_except_reports(folder: Path) -> None:
+    # It receives no address, agent, batch id, time of arrival or order.
     # Ten digits of a time do not turn up by chance in what is random; the few of a clock near 0 do.
     with run_stack(folder, training=TRAINING, source=SOURCE_ADDRESS, now=START_TIME) as stack:
         gate = stack.gates["east"]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 HONEST_USERS = 5_000
-# Worlds that are ranked, and crowds that victims are drawn from, in a full and in a quick run.
+# Trials and crowds (`AttackPlan`) in a full and in a quick run.
 ATTACK_TRIALS = 2_000
 ATTACK_CROWDS = 10
 QUICK_TRIALS = 80
@@ -59,9 +59,9 @@ GUESS_NOTE = (
     "they are told in which epochs the victim takes part."
 )
 BOUND_NOTE = (
-    "At most: 1 - (1 - delta)^2 / (1 + e^eps); linked of the local budget with delta 0, unlinked "
-    "the least over several deltas of what the accountant says. The Gaussian limit is of many "
-    "people: no proof for few."
+    "At most: 1 - (1 - delta)^2 / (1 + e^eps). For linked reports eps is the local budget and "
+    "delta is 0; for unlinked ones it is the smallest of the bounds by central budgets with "
+    "several deltas. The Gaussian limit holds for many people; for few people it proves nothing."
 )
 
 

@@ -63,22 +63,22 @@ EXPOSURE_LABELS = {
     f"gini@{LIST_LENGTH}": "Gini index",
 }
 FIFTH_NOTES: dict[FifthKind, str] = {
-    "history": "A fifth of the people in each, by how many items their training history has.",
+    "history": "Each column is a fifth of the people, in the order of how many items they have.",
     "item": (
-        "A fifth of the interactions in each, not of the items: of the fifth of items that is "
-        "touched least hardly one is ever left out. The 99 others are drawn uniformly, so any "
-        "model that knows what is popular finds the most popular items."
+        "Each column has a fifth of the interactions, not of the items: items of the least popular "
+        "fifth are hardly ever left out. The 99 others are drawn uniformly, so any model that "
+        "knows what is popular finds the most popular items."
     ),
 }
 EXPOSURE_NOTE = (
     f"Coverage@{LIST_LENGTH}: the share of the catalogue that is in anybody's first {LIST_LENGTH} "
-    "of all items that they did not touch. Gini index of how often items are there: 0 all alike, "
-    "1 one item alone."
+    "of all items that they did not touch. Gini index of how often items are in these lists: 0 "
+    "if all items are shown equally often, 1 if only one item is shown."
 )
 
 
 def measure_fifths(model: PublishedModel, candidates: Candidates) -> dict[str, Any]:
-    """Return HR@10 of each fifth of people and items, and how evenly items are shown."""
+    """Return HR@10 of each fifth of people and of items, and how evenly items are shown."""
     train, test = candidates.split.train, candidates.split.test
     X, V = model.solve_vectors(train), model.V
     ranks, tested = rank_factors(X, V, candidates), find_testable_users(candidates)

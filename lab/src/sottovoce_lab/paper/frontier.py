@@ -56,7 +56,7 @@ class Option:
 
     @property
     def method(self) -> Method:
-        """Its method."""
+        """Name of the method."""
         return self.tuning_cell.method
 
     def make_cell(self, seed: int) -> Cell:
@@ -272,7 +272,7 @@ class Frontier(Experiment):
             f"Settings were chosen on the subset and split of seed {TUNING_SEED}; these numbers "
             "are of other splits of another subset. Central: delta "
             f"{compute_delta(users):g}, everybody takes part in every epoch; reports that name "
-            "items have no central figure here and stand at their local one."
+            "items have no central budget here, so their local one is shown."
         )
         ceiling, popularity = (
             format_interval(self.reader.read_interval(family)) for family in self._public_families

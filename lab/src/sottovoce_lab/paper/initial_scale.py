@@ -59,6 +59,7 @@ class Crowds:
     seeds: range
     """Seeds of the reported splits."""
     search_seeds: range
+    """Seeds of the splits on which the scale is searched."""
     paper_users: Mapping[int | None, int | None]
     """The number of users in the paper for each number of users of the run."""
 
@@ -266,7 +267,7 @@ def _tabulate_by_scale(
     return Table(name, title, (*headings, "paper", *scales), table_rows, records, list(notes))
 
 
-def _show_mean(interval: Any) -> str:
+def _format_mean(interval: Any) -> str:
     return NO_VALUE if interval is None else f"{interval.mean:.3f}"
 
 
@@ -309,7 +310,7 @@ def _tabulate_figure2(rows: Sequence[CellRow], crowds: Crowds) -> Table:
         places,
         crowds,
         [FIGURE2_NOTE],
-        _show_mean,
+        _format_mean,
     )
 
 
@@ -332,13 +333,15 @@ def _tabulate_figure3(rows: Sequence[CellRow], crowds: Crowds) -> Table:
         places,
         crowds,
         ["The paper's column has what the description of its picture says, roughly."],
-        _show_mean,
+        _format_mean,
     )
 
 
 def _tabulate_full(rows: Sequence[CellRow], crowds: Crowds) -> Table:
     sizes = {(users, items) for users, items in crowds.sizes}
-    own = [row for row in rows if (_read(row["users"]), _read(row["items"])) not in sizes]
+    own = [
+        row for row in rows if (_parse_count(row["users"]), _parse_count(row["items"])) not in sizes
+    ]
     places = []
     for k in dict.fromkeys(row["reports"] for row in own):
         cells = select_rows(own, reports=k)
@@ -350,7 +353,7 @@ def _tabulate_full(rows: Sequence[CellRow], crowds: Crowds) -> Table:
     return _tabulate_by_scale("initial-scale-table5", title, ("k", "metric"), places, crowds)
 
 
-def _read(count: str) -> int | None:
+def _parse_count(count: str) -> int | None:
     return None if count == "all" else int(count)
 
 

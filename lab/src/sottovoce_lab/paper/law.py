@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log, log1p
+from math import exp, inf, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,11 @@ KNOT_COUNT = 6
 FITTED_NUMBERS = KNOT_COUNT + 2
 # Ranges in which ln(few) and the power are searched.
 LOG_FEW_RANGE = (0.0, 15.0)
+# Smallest and largest power.
 POWER_RANGE = (0.3, 3.0)
 # Numbers start at least this far from the ends of their ranges.
 START_MARGIN = 1e-6
-# A signal is found to this precision of ln z.
+# Precision of ln z to which a signal is found.
 LOG_SIGNAL_PRECISION = 1e-6
 
 
@@ -54,6 +55,7 @@ class Law:
     few: float
     """Number of reports for which z is divided by 2."""
     power: float
+    """Power of the correction for few reports."""
 
     @classmethod
     def fit(cls, measurements: Sequence[Measurement]) -> Law:
@@ -108,7 +110,7 @@ class Law:
 
     def compute_loss(self, reports: float) -> float:
         """Return the number by which z is divided with this many reports in all."""
-        return exp(log1p((self.few / reports) ** self.power))
+        return float(1 + (self.few / reports) ** self.power)
 
 
 def _unpack(numbers: Float64) -> tuple[Float64, float, float]:

@@ -39,6 +39,7 @@ EPSILONS: dict[Use, tuple[float, ...]] = {
 }
 # With less signal, HR@10 differs by 0.03 between splits, and popularity is better.
 MIN_SIGNAL = 30.0
+# With fewer reports for each item, from all people together, a model learns nothing.
 MIN_REPORTS_PER_ITEM = 2
 # Differences between prediction and measurement up to this count as close.
 CLOSE_MISS = 0.01
@@ -71,7 +72,7 @@ class Point:
     reports: int
     use: Use
     once: bool = True
-    """Whether a person takes part in a single epoch, or in every epoch."""
+    """Whether each person takes part in one epoch only; else in every epoch."""
 
 
 def _get_target(label: str, level: Interval) -> float:

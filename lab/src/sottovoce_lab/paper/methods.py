@@ -1,4 +1,4 @@
-"""From a cell to its result: each method trained, ranked and accounted for.
+"""Compute the result of a cell: train its method, rank, and account for privacy.
 
 An item matrix that several cells need is trained once, and a test is prepared once.
 """

@@ -64,7 +64,7 @@ class PublishedFactors(PublishedModel):
 
 @dataclass(frozen=True, eq=False)
 class PublishedTraining(PublishedFactors):
-    """A matrix factorisation with an engine, which gives the same vectors to the bit, faster."""
+    """A matrix factorisation whose vectors an engine solves: the same bits, but faster."""
 
     build_engine: Callable[[Histories | Parts], Engine]
 
@@ -87,7 +87,7 @@ class PublishedTraining(PublishedFactors):
 
 @dataclass(frozen=True, eq=False)
 class PublishedCounts(PublishedModel):
-    """Popularity: one factor, of which everybody has 1."""
+    """Popularity as a model with one factor; everybody's vector is 1."""
 
     people: int
 

@@ -2,12 +2,13 @@
 
 `python -m sottovoce_lab.paper.report_tables` replaces the tables between the marks of
 lab/docs/report.md. With `--take FOLDER` it first takes the files of cells that the commands of
-`sottovoce paper` wrote there.
+`sottovoce paper` wrote there, and with `--replays FILES` the numbers of replays.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import tomllib
@@ -17,7 +18,12 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.main_table import METRIC_LABELS
-from sottovoce_lab.paper.measured_tables import build_measured_tables, find_measured
+from sottovoce_lab.paper.measured_tables import (
+    REPLAY_FILE,
+    build_measured_tables,
+    find_measured,
+    list_replay_rows,
+)
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.store import read_about
@@ -29,9 +35,11 @@ CELLS = DOCS / "cells"
 # File that records for each file of cells the command, the commit and the time that computed it.
 SOURCES = CELLS / "sources.toml"
 MARK = re.compile(r"<!-- cells: (\S+) -->\n.*?<!-- end of cells -->", re.DOTALL)
-# The first item matrix of the preset.
+# Scale of the preset's first item matrix.
 PRESET_SCALE = 0.3
 REPORTED_SEEDS = range(3)
+# Learning rate and alpha in rows of the preset; curves have no such columns.
+PRESET_VALUES = (("0.001", "1"), (None, None))
 
 
 def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
@@ -114,12 +122,8 @@ def _tabulate_main_preset(rows: list[CellRow]) -> Table:
 
 
 def _select_preset(rows: list[CellRow]) -> list[CellRow]:
-    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in USUAL]
+    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in PRESET_VALUES]
     return select_rows(usual, initial_scale=PRESET_SCALE, seed=REPORTED_SEEDS)
-
-
-# Learning rate and alpha in rows of the preset; rows of curves do not have these columns.
-USUAL = (("0.001", "1"), (None, None))
 
 
 def format_markdown(table: Table) -> str:
@@ -157,7 +161,15 @@ def main() -> None:
     """Take new cells if `--take` is given, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder with results of `sottovoce paper`")
-    folder: Path | None = parser.parse_args().take
+    parser.add_argument(
+        "--replays", type=Path, nargs="*", help="files of `sottovoce replay --json`, all at once"
+    )
+    arguments = parser.parse_args()
+    folder: Path | None = arguments.take
+    if arguments.replays:
+        contents = [json.loads(file.read_bytes()) for file in arguments.replays]
+        rows = [row for content in contents for row in list_replay_rows(content)]
+        (CELLS / REPLAY_FILE).write_text(Table("replay", "", (), [], rows).to_csv())
     if folder is not None:
         for file in CELLS.glob("*.csv"):
             if (folder / file.name).exists():

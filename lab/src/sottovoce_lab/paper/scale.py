@@ -104,7 +104,7 @@ class Scale:
     """Numbers of epochs of trainings with one report."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
     central_budgets: tuple[float, ...] = (0.32, 1.0, 2.12)
-    """Central budgets: behind an honest proxy, or for a trusted party."""
+    """Central budgets, behind an honest proxy or of a trusted party."""
     local_budgets: tuple[float, ...] = (10.0, 50.0, 5_000.0)
     """Local budgets that the planner spends."""
     fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000, 50_000_000)

@@ -46,7 +46,7 @@ TIME_NOTE = (
     "Latest: the last thing of each person is left out, and others' later ones are learnt from. "
     "Date: training ends at a date, before which nine tenths of all interactions lie; who has "
     "touched something before it and after it is tested on the first thing after it. With time: "
-    "the device that recommends weighs what came last most, which it tells nobody."
+    "the device gives later interactions more weight when it recommends, and sends nothing."
 )
 
 

@@ -52,9 +52,11 @@ EASE_RIDGES = (30.0, 300.0, 3_000.0)
 ALS_RIDGES = (3.0, 30.0)
 # Fixed settings of ALS: its factors, and the additional weight of a touched item.
 ALS_FACTORS = 64
+# Weight of a touched item beyond 1 in ALS, which is not chosen.
 ALS_ALPHA = 10.0
-# Iterations of ALS before its first test, and before each later one, which continues.
+# Iterations of ALS before its first test.
 FIRST_ALS_ITERATIONS = 10
+# Further iterations before each later test.
 NEXT_ALS_ITERATIONS = 2
 # Maximum number of the periods for choosing in which all settings are tested.
 MAX_TRIAL_PERIODS = 4
@@ -69,7 +71,11 @@ class Baseline(ABC):
 
     @abstractmethod
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:
-        """Rank with what happened before the period of the cases, by the suffix of the name."""
+        """Rank with interactions before the period of the cases.
+
+        Returns:
+            Ranks by the suffix of the name: empty, or `PLAIN_SUFFIX` without side information.
+        """
 
 
 @dataclass(eq=False)
@@ -210,7 +216,7 @@ class RecencyAls(Baseline):
 def collect_weighted(
     timeline: Timeline, users: Int64, until: int, n_items: int, half_life: float
 ) -> tuple[sparse.csr_matrix, Int64]:
-    """Return weighted histories of the end of a period, and the ages of their entries."""
+    """Return the weighted histories at the end of a period, and the ages of their entries."""
     histories, times = timeline.collect_histories(users, until, n_items)
     ages = until - timeline.find_periods(times)
     weighted = histories.to_csr().astype(np.float32)
@@ -286,7 +292,7 @@ class BaselineContest:
         }
 
     def _keep_chosen(self) -> None:
-        """Drop all settings but the chosen ones, whose matrices are large."""
+        """Keep only the chosen settings; the matrices of others would fill the memory."""
         for name, baselines in self._baselines.items():
             if name not in self.choices:
                 means = [float(np.mean(gains)) for gains in self._gains[name] if gains]

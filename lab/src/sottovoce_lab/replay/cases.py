@@ -37,7 +37,7 @@ class Cases:
 
     @property
     def split(self) -> Split:
-        """Histories of the end of the period before, and the touched items."""
+        """Histories before the period, and the touched items."""
         return self.candidates.split
 
     @property

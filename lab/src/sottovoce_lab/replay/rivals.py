@@ -97,7 +97,7 @@ def rank_models(
 
 
 def rank_wide(wide: WideModel, cases: Cases, side_information: SideInformation) -> CaseRanks:
-    """Rank as devices do that have this model and side information."""
+    """Rank like devices that have this model and this side information."""
     X = solve_wide_vectors(wide, cases.split.train, side_information.weights)
     W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
     return CaseRanks.from_factors(X, W, cases)

@@ -66,8 +66,8 @@ ATTACKERS_NOTE = (
     "published last, and push down better-ranked items with what is left."
 )
 DEFENCES_NOTE = (
-    "Caps: on how often one report counts. Rows: caps, and no item moves farther in an epoch than "
-    "three quarters of all, as the live server has it by default. Medians: of "
+    "Caps: a limit on how often one report counts. Rows: caps, and no item moves farther in an "
+    "epoch than three quarters of all, as the live server has it by default. Medians: of "
     f"{SUB_CROWD_COUNT} sub-crowds of people; a server that gets shuffled reports cannot form "
     "them. Caps and medians are tried against adaptive attackers who push a cold item. FCF: a "
     "gradient longer than the longest honest one is refused, and there are no reports to cap."
@@ -97,7 +97,7 @@ def _list_defences_against(attack: Attack) -> tuple[Defence, ...]:
     return _list_defences(attack.attacked) if is_strongest else ("none", "rows")
 
 
-# Every method under each of its defences, without attackers.
+# Each method with each of its defences, without attackers.
 UNATTACKED = [
     (attacked, defence) for attacked in ATTACKED_METHODS for defence in _list_defences(attacked)
 ]
