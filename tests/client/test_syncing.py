@@ -403,6 +403,20 @@ def test_clock_that_is_set_back_does_not_delay_a_batch(
     assert slept == []
 
 
+def test_a_clock_that_was_set_back_does_not_hold_a_moment_that_was_drawn(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.sync(proxy, sleep=stop, jitter=3_600)
+    world.now -= DAY / 4
+    slept: list[float] = []
+    assert client.sync(proxy, sleep=sleeping(world, slept), jitter=3_600).outcome == "sent"
+    assert sum(slept) < 60
+
+
 @pytest.mark.parametrize(("left", "outcome"), [(10, "not open"), (11, "sent")])
 def test_batch_that_could_not_be_sent_in_time_is_not_charged(
     world: World, folder: Path, left: int, outcome: str

@@ -1,6 +1,7 @@
 """Tests of the report's tables that are made of an experiment's numbers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,12 @@ from lab.tests.paper.helpers import FULL
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper import CellStore, Scale, Table
 from sottovoce_lab.paper.main_table import MainTable
-from sottovoce_lab.paper.measured_tables import PIVOTS, build_measured_tables, find_measured
+from sottovoce_lab.paper.measured_tables import (
+    PIVOTS,
+    build_measured_tables,
+    find_measured,
+    list_replay_rows,
+)
 from sottovoce_lab.paper.tables import make_records
 
 VALUES = {"popularity": [0.5, 0.6, 0.7], "ours, budget 10": [0.7, 0.7, 0.7]}
@@ -75,3 +81,34 @@ def test_files_have_the_names_of_the_tables_of_the_experiments(tmp_path: Path) -
         f"{table.name}.csv".replace("main-", "main-netflix-75k-") for table in main.build_tables()
     }
     assert names <= {file for pivot in PIVOTS.values() for file in pivot.files}
+
+
+def test_frontier_has_the_least_budget_of_each_method(tmp_path: Path) -> None:
+    points = [("loudest", 1, 0.1, 0.55), ("loudest", 5, 0.05, 0.71), ("named-counts", 8, 8, 0.72)]
+    lines = ["method,local,central,mean", *(",".join(map(str, point)) for point in points)]
+    (tmp_path / "frontier.csv").write_text("\n".join(lines) + "\n")
+    table = build_measured_tables(tmp_path)["frontier"]
+    assert table.headings == ("HR@10", "loudest", "named-counts")
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["0.50"] == ("1 (0.05)", "8")
+    assert rows["0.70"] == ("5 (0.05)", "8")
+    assert rows["0.72"] == ("-", "8")
+    assert rows["0.74"] == ("-", "-")
+
+
+def test_numbers_of_a_replay_are_means_of_its_later_periods() -> None:
+    def make_period(epochs: int, ratio: float, tested: int = 5) -> dict[str, Any]:
+        quality = {"model": {"hr@10": ratio}} if tested else {}
+        return {"epochs": epochs, "tested": tested, "quality": quality}
+
+    runs = [
+        {"periods": [make_period(2, 0.9), make_period(3, ratio), make_period(4, 0.4)]}
+        for ratio in (0.2, 0.4)
+    ]
+    runs[1]["periods"].append(make_period(5, 0.9, tested=0))
+    later = {"model": {"hr@10": {"mean": 0.35, "interval95": None}}}
+    settings = {"periods": 5, "half_life": 4.0}
+    (row,) = list_replay_rows({"settings": settings, "runs": runs, "later": later})
+    assert (row["half_life"], row["model"], row["metric"]) == ("4", "model", "hr@10")
+    assert row["values"] == "0.300000 0.400000"
+    assert row["mean"] == pytest.approx(0.35)

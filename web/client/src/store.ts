@@ -293,7 +293,7 @@ function checkPinned(stored: Settings, initial: InitialSettings): void {
       "This address now names another key than the one this browser has trusted since " +
         `${stored.since}. Somebody may be pretending to be the server you know, so the client was ` +
         "not opened and makes no request. If you know that the key was changed for a good reason, " +
-        "delete this site's data in your browser and start again; this deletes the record of what " +
+        "delete this site's data and start again; this deletes the record of what " +
         "was spent.",
     );
   }
@@ -301,7 +301,7 @@ function checkPinned(stored: Settings, initial: InitialSettings): void {
     throw new UntrustedError(
       `This browser's data belongs to the proxy ${stored.proxy}, but now ${initial.proxy} is named. ` +
         "The client was not opened and makes no request. Go back to the first address, or delete " +
-        "this site's data in your browser and start again.",
+        "this site's data and start again.",
     );
   }
 }

@@ -9,14 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
+from sottovoce_lab.paper.frontier import NAME_COUNTING, TARGET_QUALITIES, VIEWS
 from sottovoce_lab.paper.main_table import MAX_CENTRAL_EPSILON, METRIC_LABELS
-from sottovoce_lab.paper.tables import NO_VALUE, Table, format_budget, format_interval
+from sottovoce_lab.paper.tables import (
+    NO_VALUE,
+    Table,
+    format_budget,
+    format_interval,
+    make_records,
+)
 
 # The data sets of the main table, by the number of their people in the report.
 MAIN_DATA = {"75,040": "netflix-75k", "40,000": "netflix-fresh-40k"}
+# The numbers of all replays of the Netflix subset.
+REPLAY_FILE = "replay-netflix-75k.csv"
 # Rows of these methods are what reports add to popularity.
 OWN_PREFIX = "ours"
 
@@ -82,6 +92,61 @@ def _format_budgets(rows: Sequence[CellRow]) -> tuple[str, ...]:
     return tuple(texts)
 
 
+@dataclass(frozen=True)
+class Targets:
+    """The least budget of each method for a quality, from all points that were measured."""
+
+    files: tuple[str, ...] = ("frontier.csv",)
+
+    def build(self, name: str, folder: Path) -> Table:
+        """Build the table."""
+        points = read_csv(folder / self.files[0])
+        methods = list(dict.fromkeys(point["method"] for point in points))
+        lines = [
+            (f"{target:.2f}", *(self._find_budgets(points, method, target) for method in methods))
+            for target in TARGET_QUALITIES
+        ]
+        return Table(name, name, ("HR@10", *methods), lines, [{"rows": len(lines)}])
+
+    def _find_budgets(self, points: Sequence[CellRow], method: str, target: float) -> str:
+        """Return the local and in brackets the central budget, or nothing if out of reach."""
+        reached = [p for p in select_rows(points, method=method) if float(p["mean"]) >= target]
+        if not reached:
+            return NO_VALUE
+        local, central = (
+            format_budget(min(float(point[view]) for point in reached)) for view in VIEWS
+        )
+        # Reports that name items have no central figure: their local one stands for it.
+        return local if method == NAME_COUNTING else f"{local} ({central})"
+
+
+def list_replay_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the numbers of the later periods of a replay, from its JSON file.
+
+    Args:
+        replay: Content of a file of `sottovoce replay --json`.
+    """
+    settings, runs = replay["settings"], replay["runs"]
+    later = [
+        [
+            one
+            for one in run["periods"]
+            if one["epochs"] > settings["periods"] // 2 and one["tested"]
+        ]
+        for run in runs
+    ]
+    rows = []
+    for model, metrics in replay["later"].items():
+        for metric in metrics:
+            means = [
+                sum(one["quality"][model][metric] for one in periods) / len(periods)
+                for periods in later
+            ]
+            about = {"half_life": f"{settings['half_life']:g}", "model": model, "metric": metric}
+            rows += make_records(Interval.from_values(means), **about)
+    return rows
+
+
 def _list_main_pivots() -> dict[str, Pivot]:
     pivots = {}
     for data in MAIN_DATA.values():
@@ -103,7 +168,7 @@ def _list_main_pivots() -> dict[str, Pivot]:
     return pivots
 
 
-PIVOTS: dict[str, Pivot] = {
+PIVOTS: dict[str, Pivot | Targets] = {
     **_list_main_pivots(),
     "table4": Pivot(
         ("table4.csv",),
@@ -165,6 +230,23 @@ PIVOTS: dict[str, Pivot] = {
         ("people-item-kept.csv",),
         ("method",),
         {f"fifth {n} of items": {"fifth": str(n)} for n in range(1, 6)},
+    ),
+    "frontier": Targets(),
+    "attacker": Pivot(
+        ("attacker.csv",),
+        ("preset", "question"),
+        {guess: {"guess": guess} for guess in ("linked", "unlinked")},
+        has_budgets=True,
+    ),
+    "replay": Pivot(
+        (REPLAY_FILE,),
+        ("model", "half_life"),
+        {
+            "HR@10 all": {"metric": "hr@10"},
+            "HR@50 all": {"metric": "hr@50"},
+            "NDCG@100 all": {"metric": "ndcg@100"},
+            "HR@10 of 100": {"metric": "hr@10 sampled"},
+        },
     ),
     "known": Pivot(
         ("known.csv",),

@@ -2,12 +2,13 @@
 
 `python -m sottovoce_lab.paper.report_tables` replaces the tables between the marks of
 lab/docs/report.md. With `--take FOLDER` it first takes the files of cells that the commands of
-`sottovoce paper` wrote there.
+`sottovoce paper` wrote there, and with `--replays FILES` the numbers of replays.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import tomllib
@@ -17,7 +18,12 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.main_table import METRIC_LABELS
-from sottovoce_lab.paper.measured_tables import build_measured_tables, find_measured
+from sottovoce_lab.paper.measured_tables import (
+    REPLAY_FILE,
+    build_measured_tables,
+    find_measured,
+    list_replay_rows,
+)
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.store import read_about
@@ -155,7 +161,15 @@ def main() -> None:
     """Take new cells if `--take` is given, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder with results of `sottovoce paper`")
-    folder: Path | None = parser.parse_args().take
+    parser.add_argument(
+        "--replays", type=Path, nargs="*", help="files of `sottovoce replay --json`, all at once"
+    )
+    arguments = parser.parse_args()
+    folder: Path | None = arguments.take
+    if arguments.replays:
+        contents = [json.loads(file.read_bytes()) for file in arguments.replays]
+        rows = [row for content in contents for row in list_replay_rows(content)]
+        (CELLS / REPLAY_FILE).write_text(Table("replay", "", (), [], rows).to_csv())
     if folder is not None:
         for file in CELLS.glob("*.csv"):
             if (folder / file.name).exists():
