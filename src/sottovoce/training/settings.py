@@ -116,11 +116,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.asks_for_names and self.factors != 1:
-            raise SettingsError(
-                f"a training of names has one factor, what is touched now, got {self.factors}",
-                setting="factors",
-            )
         declared = get_mechanism(self.mechanism).options()
         for name in self.options:
             if name not in declared:
