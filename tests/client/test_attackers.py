@@ -168,7 +168,7 @@ def test_cheaper_reports_under_a_limit_are_no_more_than_were_promised(
         terms = client.fetch_terms(proxy)
         assert (
             client.compute_outlook(terms)
-            .short[0]
+            .summary[0]
             .startswith("Your history stays here; at most 4 reports,")
         )
         client.accept(terms, 1.5 * COST)

@@ -7,7 +7,7 @@ import { isEqual } from "./bytes.js";
 import type { Settings } from "./database.js";
 import type { Manifest, Terms } from "./epoch.js";
 import { SettingsError, TermsError } from "./errors.js";
-import { type Charge, isWithin } from "./ledger.js";
+import { type Charge, isWithinLimit } from "./ledger.js";
 import type { EpochState } from "./outbox.js";
 import { listWorse, parseTermsBlock, toFields } from "./terms.js";
 import { canStillSend, computeTokenDelay, type Token } from "./timing.js";
@@ -118,7 +118,7 @@ function findRefusal({ settings, waiting }: EpochState, { terms }: Manifest): Ou
 }
 
 function findLimit({ settings, charges }: EpochState, { terms }: Manifest): Outcome | null {
-  if (!isWithin(settings.limit, charges, terms)) {
+  if (!isWithinLimit(settings.limit, charges, terms)) {
     return "limit reached";
   }
   return countTurnsLeft(terms, charges) > 0 ? null : "lifetime over";

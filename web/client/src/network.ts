@@ -46,7 +46,7 @@ export class Network {
       entropy = drawSystemEntropy,
       jitter = JITTER_SECONDS,
     } = options;
-    const { account = null } = options;
+    const { tokenMaker = null } = options;
     const { clock, sleep } = timer;
     const initial = parseInitialSettings(options, clock());
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
@@ -65,7 +65,7 @@ export class Network {
     const sendingLock = createLock(`${name} sending`, options.locks);
     const monotonic = timer.now;
     const shared = { store, outbox, fetching, proxy, grid, clock, monotonic, sleep, entropy };
-    const syncing = new Synchronizer({ ...shared, jitter, lock, sendingLock, make, account });
+    const syncing = new Synchronizer({ ...shared, jitter, lock, sendingLock, make, tokenMaker });
     return new Network(database, store, fetching, syncing, grid, clock);
   }
 

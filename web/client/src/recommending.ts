@@ -38,7 +38,7 @@ export interface Recommendation extends Item {
    * The strongest reasons, at most three, strongest first; empty if no part of the history supports
    * the item.
    */
-  because: Reason[];
+  reasons: Reason[];
 }
 
 const MAX_REASONS = 3;
@@ -67,7 +67,7 @@ export function recommend(
   return findBest(scores, Math.min(n, scores.length - own.length)).map((row) => ({
     ...getItem(catalogue, row),
     score: scores[row] as number,
-    because: findReasons(personal, row),
+    reasons: findReasons(personal, row),
   }));
 }
 

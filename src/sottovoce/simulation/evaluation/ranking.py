@@ -254,7 +254,7 @@ def rank_and_list(
 
     def rank_block(users: Int64) -> None:
         scores = np.require(scorer.score(users), np.float32, ["C", "W"])
-        own = histories.some(int(users[0]), int(users[-1]) + 1)
+        own = histories.slice(int(users[0]), int(users[-1]) + 1)
         # Below every score: what a person has is neither listed nor better than a hidden item.
         scores[own.users_of_entries(), own.indices] = -np.inf
         if hidden is not None:

@@ -38,14 +38,14 @@ export interface EncodedReports {
 /** The explanation of a report for its owner. */
 export interface Explanation {
   /** What a report says, in a sentence. */
-  readonly about: string;
+  readonly meaning: string;
   readonly odds: Odds;
 }
 
 /** Explain the reports that these terms ask for. */
 export function explain(terms: Terms): Explanation {
-  const { about, computeOdds } = findMechanism(terms.mechanism);
-  return { about, odds: computeOdds(terms) };
+  const { meaning, computeOdds } = findMechanism(terms.mechanism);
+  return { meaning, odds: computeOdds(terms) };
 }
 
 /**
