@@ -96,8 +96,10 @@ def test_a_lie_is_refused_and_changes_nothing(
 
 
 def _read_tables(informed: Client) -> list[tuple[Any, ...]]:
-    about = "proxy_url, verification_key, paused, terms, head, epoch, manifest_hash"
-    return informed._store._db.rows(f"SELECT files.*, signed, {about} FROM files, manifest, about")
+    columns = "proxy_url, verification_key, paused, terms, head, epoch, manifest_hash"
+    return informed._store._db.rows(
+        f"SELECT files.*, signed, {columns} FROM files, manifest, settings"
+    )
 
 
 def test_an_older_epoch_is_refused_also_after_forgetting(
