@@ -111,10 +111,12 @@ export async function finalize(
       data,
       evaluation,
     );
-    if (output === undefined) throw new Error("no output");
+    if (output === undefined) throw new Error("the library returned no output");
     return output;
   } catch (error) {
-    throw new UntrustedError(`token was not made with the manifest's key: ${error}`);
+    throw new UntrustedError(
+      `the proxy did not make the token with the key in the manifest: ${error}`,
+    );
   }
 }
 

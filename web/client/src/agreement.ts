@@ -39,7 +39,7 @@ export function checkStillAsked(
 }
 
 const TERMS_CHANGED =
-  "the server has changed its terms since this question was displayed, so nothing was accepted; " +
+  "terms must be those that the server asks for now; nothing was accepted: " +
   "show the new terms and ask again";
 
 /**
@@ -48,7 +48,7 @@ const TERMS_CHANGED =
  */
 export function parseTerms(terms: Terms): Terms {
   if (terms?.training === undefined)
-    throw new SettingsError("terms are missing; pass terms such as `offer.terms`");
+    throw new SettingsError("terms must be terms such as `offer.terms`");
   try {
     return parseTermsBlock(toFields(terms));
   } catch (error) {

@@ -52,8 +52,7 @@ export class TermsError extends UntrustedError {
 
   constructor(worse: readonly string[], terms: Terms) {
     super(
-      `the server changed its terms: ${worse.join("; ")}. No report is made under ` +
-        "these terms unless you accept them",
+      `the server changed its terms: ${worse.join("; ")}. No report is made unless you accept them`,
     );
     this.worse = worse;
     this.terms = terms;

@@ -92,7 +92,7 @@ export class Network {
 
   /** Stop all reporting, even of a batch that waits. `pause(false)` resumes. */
   async pause(on: boolean): Promise<void> {
-    if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
+    if (typeof on !== "boolean") throw new SettingsError(`pause() needs true or false, not ${on}`);
     if (on) this.syncing.stop();
     await this.store.updateSettings(() => ({ paused: on }));
     if (on) await this.syncing.waitForSender();

@@ -77,7 +77,7 @@ export function parseInitialSettings(options: OpenOptions, time: number): Initia
 export function checkCryptography(): void {
   if (globalThis.crypto?.subtle === undefined) {
     throw new SettingsError(
-      "browsers offer cryptography only over https (and on localhost); serve this page over https",
+      "this page must be served over https: browsers offer cryptography only there",
     );
   }
 }
@@ -131,8 +131,8 @@ export function checkAddress(address: string): string {
   }
   if (url.protocol === "http:" && !LOOPBACK_HOST.test(url.hostname)) {
     throw new SettingsError(
-      `"${address}" is not encrypted: anyone on the way would see who takes part; use https ` +
-        "(http works only for this machine: localhost, 127.0.0.0/8, ::1)",
+      `"${address}" is not encrypted: anyone on the network path would see who takes part; use ` +
+        "https (http is only for this machine: localhost, 127.0.0.0/8, ::1)",
     );
   }
   if (url.username || url.password || /[?#]/.test(address)) {
@@ -146,6 +146,8 @@ function parseUrl(address: string): URL {
   try {
     return new URL(address);
   } catch {
-    throw new SettingsError(`the proxy's address "${address}" is not a valid URL`);
+    throw new SettingsError(
+      `the proxy's address must be a URL such as https://HOST, not "${address}"`,
+    );
   }
 }

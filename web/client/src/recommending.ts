@@ -160,7 +160,7 @@ function* listParts(personal: PersonalModel, row: number): Generator<Reason> {
 function getItem(catalogue: Catalogue, row: number): Item {
   const item = catalogue.items[row];
   if (item === undefined) {
-    throw new RangeError(`the catalogue has no row ${row}`);
+    throw new RangeError(`row ${row} must be in the catalogue`);
   }
   return item;
 }

@@ -441,7 +441,7 @@ export class Synchronizer {
       }
     }
     throw new StoreError(
-      `The batch of epoch ${manifest.epoch} was not ready in time; the next look tries again.`,
+      `the batch of epoch ${manifest.epoch} was not ready in time; wait for the next look`,
     );
   }
 

@@ -192,7 +192,7 @@ test("what is accepted is what was shown, not what was asked before or since", a
   await world.publish(4, dear); // while the question is open
   await look();
   assert.equal(state().trouble, null); // an owner who has accepted nothing cannot be cheated
-  await assert.rejects(session.acceptAndStart(terms, COST * 10), /changed its terms/u);
+  await assert.rejects(session.acceptAndStart(terms, COST * 10), /that the server asks for now/u);
   await look();
   assert.deepEqual([state().agreed, state().takingPart, world.received], [false, false, []]);
   await world.publish(5, window);

@@ -61,7 +61,7 @@ export async function makeReports(
 ): Promise<EncodedReports> {
   if (V.rows !== manifest.items || V.columns !== manifest.terms.factors) {
     throw new SettingsError(
-      `the item matrix is ${V.rows} x ${V.columns}; the manifest has another shape`,
+      `the item matrix must have the shape that the manifest states, not ${V.rows} x ${V.columns}`,
     );
   }
   const x = solveUserVector(V, own, manifest.alpha, manifest.regularization);
