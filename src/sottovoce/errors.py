@@ -23,7 +23,7 @@
     │   ├── WrongEpochError       the request belongs to another epoch or manifest
     │   └── NotFoundError         there is no such epoch or file
     ├── StoreError                a database cannot be read or written (full, read-only, too new)
-    │   └── LostError             it is damaged or gone: its contents may never be counted
+    │   └── LostError             it is damaged or gone: reports in it may be lost
     └── MissingExtraError         an optional dependency is not installed
 
 A `DataWarning` reports a problem that stops nothing.
@@ -109,7 +109,10 @@ class UntrustedError(ProtocolError):
 
 
 class ConflictError(UntrustedError):
-    """Signed content contradicts what was signed before, such as an older epoch or a second one."""
+    """Signed content contradicts what was signed before.
+
+    Examples are an older epoch, or a second manifest of the same epoch.
+    """
 
 
 class UnavailableError(SottovoceError):
@@ -166,7 +169,7 @@ class StoreError(SottovoceError):
 
 
 class LostError(StoreError):
-    """A database is damaged or gone: its contents may never be counted."""
+    """A database is damaged or gone: reports in it may be lost, and are then never counted."""
 
 
 class MissingExtraError(SottovoceError, ImportError):

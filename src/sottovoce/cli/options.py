@@ -99,7 +99,7 @@ AccountsOption = Annotated[
 ]
 HostOption = Annotated[
     str,
-    typer.Option("--host", help="Address to listen on; 0.0.0.0: all of this machine.", hidden=True),
+    typer.Option("--host", help="Address to listen on; 0.0.0.0: all addresses.", hidden=True),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DataSource = Annotated[

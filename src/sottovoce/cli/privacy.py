@@ -39,8 +39,8 @@ def privacy(
     clients: Annotated[
         int | None,
         typer.Option(
-            help="Number of people who take part. Without it dummies alone hide anybody, and "
-            f"settings are planned for {DEFAULT_CLIENTS:,} people."
+            help="Number of people who take part. Without it, only dummies are assumed to hide a "
+            f"person's reports, and settings are planned for {DEFAULT_CLIENTS:,} people."
         ),
     ] = None,
     json: JsonFile = None,
@@ -67,7 +67,9 @@ def privacy(
         preset or DEFAULT_PRESET, Budget.from_options(budget, central_budget)
     )
     if clients is None and total_budget is not None and total_budget.local is None:
-        raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
+        raise SettingsError(
+            "settings for a central budget depend on the number of people: give --clients PEOPLE"
+        )
     settings = plan_training(
         clients or DEFAULT_CLIENTS,
         items,

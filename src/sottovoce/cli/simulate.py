@@ -177,7 +177,7 @@ def _load(
     if folder and any((columns, items, minimum, *sample)):
         raise SettingsError(
             f"{folder} is made of shards: --columns, --items and --min-interactions are for "
-            "`sottovoce data shard`, which makes them, and nobody can be sampled out of them"
+            "`sottovoce data shard`, which makes them, and people cannot be sampled from them"
         )
     if folder:
         return Shards.read(folder)

@@ -10,6 +10,7 @@ from sottovoce.client.http import ProxyApi
 from sottovoce.client.reporting import DrawWords, make_batch
 from sottovoce.client.store import ClientStore, SaveResult, UnsentBatch
 from sottovoce.client.timing import (
+    MAX_JITTER_SECONDS,
     MAX_LEAD_SECONDS,
     MAX_TOKEN_WAIT_SECONDS,
     PREPARATION_SECONDS,
@@ -223,7 +224,9 @@ class SyncSession:
         if not plan.takes_part:
             return "sitting out"
         early = plan.send_at - compute_lead(manifest) - self.clock()
-        return self.monotonic() + early if self.jitter and early > 0 else self._report(release)
+        # If the moment is further away, the clock was set back since it was drawn: do not wait.
+        must_wait = self.jitter and 0 < early <= MAX_JITTER_SECONDS
+        return self.monotonic() + early if must_wait else self._report(release)
 
     def _find_refusal(self, manifest: Manifest) -> Outcome | None:
         """Return why no batch is made for this epoch, or None if one may be made.

@@ -15,8 +15,8 @@ from sottovoce.protocol import Manifest
 Entropy = Callable[[int], bytes]
 # Devices send at random moments within this time, or within the rest of the epoch if it is shorter.
 MAX_JITTER_SECONDS = 3_600.0
-# An upper bound of `compute_lead`. If a batch of an earlier process would have to wait longer, the
-# clock was set back since it was made; then it is sent at once.
+# An upper bound of `compute_lead`. A batch that an earlier process left behind never has to wait
+# longer than this, unless the clock was set back since. Then the batch is sent at once.
 MAX_LEAD_SECONDS = 1_200.0
 # A sync begins when the clock shows a multiple of this. Otherwise the time of the first request
 # could reveal how long the application took for its work before, such as recommending.
@@ -24,8 +24,8 @@ SYNC_GRID_SECONDS = 10.0
 # A sync takes its lock and reads the store this long before the moment of a request, so that the
 # request leaves exactly at its moment.
 PREPARATION_SECONDS = 5.0
-# A token that the proxy took longer to issue is not used. Otherwise a proxy could issue one token
-# only after all others were used, and would recognise the batch that comes last.
+# A token is not used if the proxy took longer than this to issue it. Otherwise a proxy could hold
+# one token back until all others were used, and would recognise the batch that comes last.
 MAX_TOKEN_WAIT_SECONDS = 60.0
 
 
@@ -54,10 +54,12 @@ def draw_plan(
     """
     # Two random numbers are drawn in every case, even if one of them does not matter.
     takes_part = draw_uniform(entropy) < compute_chance(manifest, turns_left)
-    step = compute_lead(manifest) if jitter else 0.0
-    earliest = now + step
-    until = manifest.closes if earliest + step < manifest.closes else manifest.ends
-    span = max(min(jitter, until - step - earliest), 0.0)
+    lead = compute_lead(manifest) if jitter else 0.0
+    earliest = now + lead
+    # An epoch may end at any moment after it closes, if its crowd is large enough. So use the time
+    # after it closes only if the time before is too short.
+    until = manifest.closes if earliest + lead < manifest.closes else manifest.ends
+    span = max(min(jitter, until - lead - earliest), 0.0)
     return EpochPlan(manifest.epoch, takes_part, earliest + span * draw_uniform(entropy))
 
 
@@ -88,8 +90,10 @@ def compute_token_chance(manifest: Manifest, turns_left: int) -> float:
     """
     if not manifest.epochs_left:
         return manifest.terms.share
-    used = int(manifest.public_key is not None)
-    return turns_left / max(manifest.epochs_left - used, 1)
+    # `epochs_left` counts the current epoch if that asks for reports. Its tokens were issued
+    # before, so the next epoch is one of the others.
+    current = int(manifest.public_key is not None)
+    return turns_left / max(manifest.epochs_left - current, 1)
 
 
 def draw_token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> float:
@@ -133,8 +137,8 @@ def delay_by_whole_leads(send_at: float, now: float, manifest: Manifest) -> floa
     So if a computation takes too long, the moment of sending reveals its duration only in steps of
     one lead.
     """
-    step = compute_lead(manifest)
-    return send_at + step * max(ceil((now - send_at) / step), 0)
+    lead = compute_lead(manifest)
+    return send_at + lead * max(ceil((now - send_at) / lead), 0)
 
 
 def draw_uniform(entropy: Entropy) -> float:

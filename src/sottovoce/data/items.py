@@ -30,7 +30,7 @@ from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 _FIELD_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 # Suffixes of tables that can be read.
 TABLE_SUFFIXES = (*_FIELD_SEPARATORS, *PARQUET_SUFFIXES)
-# Number of problems that one error lists. It only counts further problems.
+# Maximum number of problems that one error lists. It only counts the others.
 MAX_PROBLEMS_SHOWN = 10
 # Kinds of tags, by plural names of columns.
 _SINGULAR_KINDS = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
@@ -101,8 +101,8 @@ def with_items(data: Interactions, path: Path) -> Interactions:
     # A file for other data would otherwise silently describe nothing.
     if not any(any(descriptions.get(str(item), ())) for item in data.item_ids.tolist()):
         raise DataError(
-            f"must have titles or tags for some of the {data.n_items:,} items of {data.name}: its "
-            f"first id is {str(data.item_ids[0])!r}, the first id of this file "
+            f"must have titles or tags for some of the {data.n_items:,} items of {data.name}: the "
+            f"first id of the data is {str(data.item_ids[0])!r}, the first id of this file "
             f"{next(iter(descriptions), None)!r}",
             path=path,
         )

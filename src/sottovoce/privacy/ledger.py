@@ -111,6 +111,7 @@ class Entry:
     def hash_input(self) -> bytes:
         """The bytes that are hashed (docs/protocol.md, section Ledger)."""
         fields = {"record": self.record, **_fields(self.content), "previous": self.previous}
+        # The last byte, the closing brace, is not hashed.
         return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")[:-1]
 
 

@@ -159,9 +159,9 @@ class Manifest:
         if mechanism.loud_fraction > max_fraction:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
         # Fewer loud directions hide a report better in a crowd, but worse among dummies. So, with
-        # dummies, their number must be exactly the one that the fraction in the terms gives,
-        # rounded down. Promises include the loss by this rounding.
-        one_more = mechanism.loud_fraction + 0.5 / mechanism.n_directions
+        # dummies, the number of loud directions must be exactly the one that the fraction in the
+        # terms gives, rounded down. Promises include the loss by this rounding.
+        one_more = mechanism.loud_fraction + 1 / (2 * mechanism.n_directions)
         min_fraction = MIN_LOUD_RATIO * max_fraction
         too_few = one_more <= max_fraction or mechanism.loud_fraction < min_fraction
         if self.terms.dummies and too_few:

@@ -56,7 +56,7 @@ DEMO_NOTICE = (
     "two exceptions: proxy and server run on one machine, so its owner could combine what the two "
     "know, and the page sends your report after a few seconds instead of at a random moment."
 )
-# Processes that simulate the people, at most.
+# Maximum number of processes that simulate the people.
 MAX_PROCESSES = 2
 # Niceness of these processes, so that the services and the browser have priority.
 PROCESS_NICENESS = 2

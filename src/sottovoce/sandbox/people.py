@@ -42,7 +42,7 @@ PEOPLE_PER_PIECE = 32
 SENDING_FRACTION = 0.9
 # Companions who report in every epoch of a trial.
 COMPANIONS_PER_EPOCH = 10
-# Items in the history of a companion, at most. They share a tag if items have tags.
+# Maximum number of items in the history of a companion. They share a tag if items have tags.
 MAX_COMPANION_ITEMS = 6
 # Seconds before companions begin again after an error or the end of a training.
 COMPANION_RETRY_SECONDS = 5.0
@@ -198,7 +198,7 @@ def _make_batches(
 
 
 def invent_companions(catalogue: Catalogue, random: Random) -> Iterator[list[int]]:
-    """Yield endless histories: each of items with a common tag, or of any items without tags."""
+    """Yield endless histories, each of items that share a tag, or of any items if none has tags."""
     rows_by_tag: dict[str, list[int]] = {}
     for row, item in enumerate(catalogue.items):
         for tags in item.tags.values():

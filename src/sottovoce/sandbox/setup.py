@@ -41,7 +41,7 @@ TICK_SECONDS = 0.5
 MODELS_ON_PROXY = 61
 # Items of the catalogue that the page of the toy shop shows.
 MAX_SHOP_ARTICLES = 12
-# Invented people on the panel.
+# Number of people on the panel: invented people, on whom the page measures how good each model is.
 PANEL_PEOPLE = 200
 # Bit of the seed that is flipped for the panel, so that its people differ from those who report.
 PANEL_SEED_BIT = 1 << 63
@@ -133,7 +133,10 @@ def _get_url(address: Listen | Watch) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sandbox:
-    """Settings of a server and a proxy on this machine, with a page and no limits for addresses."""
+    """Settings of a server and a proxy on this machine, with a page.
+
+    No IP address is limited, because on one machine all devices have the same one.
+    """
 
     catalogue: Catalogue
     training: Settings
@@ -278,7 +281,7 @@ def write_shop(folder: Path, system: LiveSystem) -> None:
         "EPOCH": f"{server.epoch_seconds}",
     }
     template = (files(__package__) / PAGE_FILE).read_text(encoding="utf-8")
-    # Replace all words in one pass, because a title may contain one of them.
+    # Replace all placeholders in one pass, because a title may contain one of them.
     page = re.sub("|".join(values), lambda match: values[match[0]], template)
     write_atomically(folder / "server" / PAGE_FILE, page.encode())
 

@@ -38,9 +38,9 @@ CLIENTS_PER_PIECE = 4
 # Seconds before the second try. The pause doubles for each further try, up to the maximum.
 FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0
-# Seconds before the closing of an epoch that clients need for sending.
+# Clients need at least this long to send before an epoch closes.
 MIN_SECONDS_LEFT = 30.0
-# Seconds after the closing time when an epoch that is still open waits for its crowd: join it.
+# An epoch that is still open this long after its closing time waits for its crowd: join it.
 CLOSE_GRACE_SECONDS = 5.0
 FINISHED_MESSAGE = "the training is finished: the server asks for no more reports"
 

@@ -62,6 +62,7 @@ class People:
         return self.histories.n_users if self.resampled is None else self.resampled
 
     def get_numbers(self, places: Int64) -> Int64:
+        """Return the numbers of the people at these places of this group."""
         return self.first + places if self.chosen is None else self.chosen[places]
 
     def slice(self, begin: int, end: int) -> People:

@@ -66,9 +66,10 @@ class ReferenceEngine(LocalEngine):
             places = np.arange(start, min(start + self._people_at_once, n))
             numbers = self.people.get_numbers(places)
             # Draw the participants first: only they need a user vector.
-            takes = draw_participants(
+            takes_part = draw_participants(
                 settings.seed, epoch, numbers, settings.turns, settings.epochs
             )
-            people = self.people.take(places[takes], settings.seed)
-            random_words = draw_report_words(settings.seed, epoch, numbers[takes], settings.reports)
+            participants = numbers[takes_part]
+            people = self.people.take(places[takes_part], settings.seed)
+            random_words = draw_report_words(settings.seed, epoch, participants, settings.reports)
             yield self.mechanism.reports(V, self._solve(V, people), people, random_words)

@@ -101,8 +101,7 @@ function parseItem(entry: unknown): Item {
 function parseKind(kind: string): string {
   if (!KIND_PATTERN.test(kind)) {
     throw new ProtocolError(
-      `catalogue: the name of a kind of tag must match ${KIND_PATTERN.source}, but it is ` +
-        strict.formatValue(kind),
+      `catalogue: a kind of tag must match ${KIND_PATTERN.source}, not ${strict.formatValue(kind)}`,
     );
   }
   return kind;
@@ -160,7 +159,7 @@ function checkLabels(items: readonly Item[]): void {
     for (const label of labels) distinct.add(label);
     if (total > MAX_ALL_LABELS || distinct.size > MAX_DISTINCT_LABELS) {
       throw new ProtocolError(
-        `catalogue: it must have at most ${MAX_ALL_LABELS} labels, and at most ` +
+        `catalogue: it must have at most ${MAX_ALL_LABELS} labels, and ` +
           `${MAX_DISTINCT_LABELS} different ones`,
       );
     }

@@ -23,8 +23,10 @@ import type { Store } from "./store.js";
 import { computeLead } from "./timing.js";
 
 /**
- * Stored data that is read at the beginning of a look, before the first request. So no disk access
- * comes between two requests.
+ * Stored data that is read at the beginning of a look, before the first request.
+ *
+ * Between two requests nothing may be read or written: the time that this takes could reveal how
+ * much is stored.
  */
 export interface StoredState {
   readonly settings: Settings;
@@ -34,9 +36,11 @@ export interface StoredState {
   readonly waiting: BatchRow | undefined;
 }
 
-/** An accepted manifest, and the moment at which the last answer of its look arrived. */
+/** The result of a look. */
 export interface FetchedRelease {
+  /** The accepted manifest. */
   readonly signed: SignedManifest;
+  /** When the last response of the look arrived. */
   readonly at: Instant;
   /** The error with which the proxy would refuse a batch now; null if it would accept one. */
   readonly refusal: SottovoceError | null;
@@ -50,9 +54,10 @@ export interface Instant {
   readonly now: number;
 }
 
-/** A manifest, and the moment at which the last answer of its look arrived. */
+/** A manifest that a look accepted. */
 export interface Arrival {
   readonly manifest: Manifest;
+  /** When the last response of the look arrived. */
   readonly at: Instant;
 }
 
@@ -66,11 +71,11 @@ export interface PastRelease {
 export class Fetcher {
   /** Hashes of the files that were checked last, and the shape that was required of them. */
   #checkedFiles = "";
-  /** The last accepted manifest, and the moment at which the last answer of its look arrived. */
+  /** The last accepted manifest; null before the first look. */
   latest: Arrival | null = null;
   /**
-   * Time, by the monotonic clock, at which the check of the latest new files is finished at the
-   * latest.
+   * When the check of the latest new files will certainly be finished, in seconds of the monotonic
+   * clock.
    */
   workEnds = 0;
 
@@ -90,7 +95,7 @@ export class Fetcher {
     try {
       return await this.#fetchRelease(signed, stored);
     } catch (error) {
-      // Stored only now, because no disk access may come between two requests.
+      // Stored only after the last request (see `StoredState`).
       const isNew = !isSameTerms(stored.settings.asked, signed.manifest.terms);
       if (error instanceof TermsError && isNew) await this.store.noteAsked(signed.manifest);
       throw error;
@@ -142,7 +147,7 @@ export class Fetcher {
    * Fetch the signed release of an earlier epoch; null if the proxy no longer has it. It is not
    * stored.
    *
-   * The caller reads `settings` before, so that no disk access comes between the two requests.
+   * The caller reads `settings` before, so that nothing is read between the two requests.
    */
   async fetchPast(epoch: number, settings: Settings): Promise<PastRelease | null> {
     const raw = await this.proxy.fetchPastManifest(epoch);
@@ -182,17 +187,17 @@ export class Fetcher {
 
   /**
    * Fetch the shelf, which must be signed with this key, and its catalogue if that is not stored.
-   * `names` are the hashes of the stored files; `fresh` receives a fetched one.
+   * `storedHashes` are the hashes of the stored files. A fetched catalogue is added to `fresh`.
    */
   async #fetchShelf(
     key: Uint8Array,
     settings: Settings,
-    names: readonly string[],
+    storedHashes: readonly string[],
     fresh: Map<string, Uint8Array>,
   ): Promise<Shelf> {
     const shelf = await openShelf(await this.proxy.fetchShelf(), key);
     checkShelf(settings.shelf, shelf);
-    if (!names.includes(shelf.catalogue) && !fresh.has(shelf.catalogue)) {
+    if (!storedHashes.includes(shelf.catalogue) && !fresh.has(shelf.catalogue)) {
       const hash = fromHex(shelf.catalogue);
       fresh.set(shelf.catalogue, await checkHash(await this.proxy.fetchCatalogue(hash), hash));
     }
@@ -203,10 +208,11 @@ export class Fetcher {
    * Fetch the shelf alone, while worse terms wait for the owner's answer. Lists must not contain
    * items that were withdrawn meanwhile.
    */
-  async #refreshShelf(settings: Settings, names: readonly string[]): Promise<void> {
+  async #refreshShelf(settings: Settings, storedHashes: readonly string[]): Promise<void> {
     const fresh = new Map<string, Uint8Array>();
     try {
-      const shelf = await this.#fetchShelf(fromHex(settings.trusted), settings, names, fresh);
+      const trusted = fromHex(settings.trusted);
+      const shelf = await this.#fetchShelf(trusted, settings, storedHashes, fresh);
       const content = fresh.get(shelf.catalogue);
       if (content !== undefined) decodeCatalogue(content);
       const last = await this.store.readManifest();
@@ -285,8 +291,7 @@ function checkOrder(newest: Settings["newest"], signed: SignedManifest): void {
   const { epoch } = signed.manifest;
   if (newest !== null && epoch < newest.epoch) {
     throw new UntrustedError(
-      `the manifest is of epoch ${epoch}, but one of epoch ${newest.epoch} was accepted before: ` +
-        "epochs never go back",
+      `the manifest is of epoch ${epoch}, but one of epoch ${newest.epoch} was accepted before`,
     );
   }
   checkSingle(newest, signed);

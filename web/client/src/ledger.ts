@@ -19,7 +19,8 @@ export type Amount = bigint;
  */
 export interface Charge {
   /**
-   * Id of the training, 32 hexadecimal digits. The epochs of a lifetime are counted by training.
+   * Id of the training, 32 hexadecimal digits. The turns of a device are counted separately for
+   * each training.
    */
   readonly training: string;
   readonly epoch: number;
@@ -28,7 +29,10 @@ export interface Charge {
   readonly mechanism: string;
   readonly epsilon: number;
   readonly reports: number;
-  /** rho of the terms, at most. With `clients` it bounds how much the server learns. */
+  /**
+   * The largest loud fraction rho that the terms allow. With `clients` it bounds how much the
+   * server learns.
+   */
   readonly loudFraction: number;
   /** Size of the crowd that these terms required. */
   readonly clients: number;
@@ -54,8 +58,8 @@ const MECHANISM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,31}$/;
 /**
  * Decide whether a batch may be charged after all earlier charges.
  *
- * The same charge again is "known", even if the limit was lowered below it since: it was spent
- * already. The same purpose with other fields is a `LedgerError`.
+ * A charge that is already in `charges` is "known", even if the limit was lowered since: it is
+ * spent already. Throws a `LedgerError` if the purpose is known with other fields.
  */
 export function decide(limit: number, charges: readonly Charge[], next: Charge): Decision {
   checkCharge(next);

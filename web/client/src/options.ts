@@ -132,7 +132,7 @@ export function checkAddress(address: string): string {
   if (url.protocol === "http:" && !LOOPBACK_HOST.test(url.hostname)) {
     throw new SettingsError(
       `"${address}" is not encrypted: anyone on the network path would see who takes part; use ` +
-        "https (http is only for this machine: localhost, 127.0.0.0/8, ::1)",
+        "https (http is for this machine only)",
     );
   }
   if (url.username || url.password || /[?#]/.test(address)) {

@@ -62,8 +62,7 @@ export function checkShelf(previous: Shelf | null, { published, hash }: Shelf): 
       (published === previous.published && hash !== previous.hash));
   if (isOutdated || published > Date.now() / 1000 + 86_400) {
     throw new UntrustedError(
-      `the shelf was signed at Unix second ${published}; it must be later than the one before, and ` +
-        "at most a day ahead of this clock",
+      `the shelf of second ${published} is older than the last one, or signed with a wrong clock`,
     );
   }
 }

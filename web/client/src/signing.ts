@@ -62,8 +62,7 @@ export async function openSigned(
   ) {
     throw new UntrustedError(
       `signed ${kind.name}: it is signed neither by the pinned verification key of the server nor by ` +
-        "a key that this key has named; compare the pinned key with the one that the server's " +
-        "operator states",
+        "a key that this key has named; compare it with the operator's",
     );
   }
   return { text, key, raw };

@@ -151,6 +151,6 @@ function createBatchesCalls(post: (message: BatchesMessage) => void) {
  */
 function refuseBeforeOpen<Side>(): () => Side {
   return () => {
-    throw new Error("the client is not open yet; wait until Client.open has returned");
+    throw new Error("the client is not open yet");
   };
 }

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Fewer reports prove nothing.
+# With fewer reports, an audit cannot find a fault.
 MIN_SAMPLES = 1000
-# Standard errors by which an attack may exceed its bound: one point in 10^9 does by chance.
+# Number of standard errors by which an attack may exceed its bound. By chance, one point in 10^9
+# exceeds it by more.
 MAX_STANDARD_ERRORS = 6
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What is audited, with how many reports, and the attack."""
+    """The mechanisms to audit, the number of reports, and the attack."""
 
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
@@ -40,11 +41,14 @@ class AuditPlan:
         200_000, "reports of each of two people, in each scene", min_value=MIN_SAMPLES
     )
     reports: int | None = None
-    """k of the attacked training. None, for the next two fields as well: the preset's."""
+    """Number of reports in an epoch of the attacked training. Here and in the next two fields, None
+    means the value of the preset."""
     epochs: int | None = None
+    """T of the attacked training; None: the preset's."""
     alpha: float | None = None
+    """Weight of touched items in the attacked training; None: the preset's."""
     attack: AttackPlan | None = field(default_factory=AttackPlan)
-    """None: no attack."""
+    """The attack, or None to leave it out."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -72,7 +76,7 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """All verdicts, and the attacks that the last of them judge."""
+    """The verdicts of an audit, the last of them about its attacks."""
 
     plan: AuditPlan
     checks: tuple[Check, ...]
@@ -84,6 +88,7 @@ class AuditResult:
         return all(check.passed for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the content of the JSON file."""
         return {
             "passed": self.passed,
             "false_alarm_rate": FALSE_ALARM_RATE,
@@ -101,12 +106,12 @@ def examine(make: ClientFactory, settings: Settings, samples: int) -> list[Evide
 def run_audit(
     plan: AuditPlan, data: Interactions | None = None, watch: Callable[[str], None] = lambda _: None
 ) -> AuditResult:
-    """Audit the shipped client; with data and a plan for it, attack as well."""
+    """Audit the shipped client, and attack reports if there are data and a plan for it."""
     evidence: list[Evidence] = []
     for settings in plan.list_settings():
         watch(f"{settings.mechanism}: {plan.samples:,} reports of each person")
         evidence += examine(make_live_client, settings, plan.samples)
-    # All evidence at once: the rate of false alarms is divided among all checks.
+    # Judge all evidence together, because the rate of false alarms is divided among all checks.
     checks = judge(evidence)
     attacks: list[Attack] = []
     if plan.attack is not None and data is not None:
@@ -122,11 +127,12 @@ def check_attack(attack: Attack) -> Check:
     """Check at every point that unlinked reports reveal no more than the shuffle's proof allows."""
 
     def compute_excess(point: AttackPoint) -> float:
-        # The bound holds for many people; the measured AUC has an error of its own.
+        # The measured AUC may exceed the bound by chance, so its standard error is allowed for.
         return point.unlinked.value - point.bound - MAX_STANDARD_ERRORS * point.unlinked.error
 
     too_high = [point for point in attack.points if compute_excess(point) > 0]
-    # The worst point, or the one with the most reports, which is where a leak would show first.
+    # Show the point that exceeds its bound most. If none does, show the point with the most
+    # reports, at which a leak would be largest.
     example = max(too_high, key=compute_excess) if too_high else attack.points[-1]
     measured = (
         f"AUC {example.unlinked.value:.3f} +- {example.unlinked.error:.3f} unlinked, "

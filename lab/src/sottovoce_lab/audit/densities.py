@@ -1,4 +1,7 @@
-"""Densities of reports: how likely each report is under a history, relative to a uniform one."""
+"""Densities of reports: the probability of a report given a history, times the number of reports.
+
+If a report is uniformly random, all densities are 1.
+"""
 
 from math import exp
 
@@ -18,14 +21,14 @@ from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# Densities that are in memory at a time while everybody's are averaged.
+# Maximum number of densities in memory while `compute_mean_density` averages those of everybody.
 DENSITIES_PER_BLOCK = 1 << 24
 
 
 def compute_report_densities(
     mechanism: Mechanism, settings: Settings, V: Float32, histories: Histories
 ) -> Float32:
-    """Return the density of every report under every user's history, N x 2D."""
+    """Return the density of every report given every user's history, N x 2D for D directions."""
     X = solve_user_vectors(
         V, histories, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
     )
@@ -54,10 +57,12 @@ def compute_mean_density(
 # Compiled, because `Loudest.densities` takes too long for many people.
 @njit(error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
+    """Set the densities of each person's loud directions; without any, all densities are 1."""
     selection = make_selection(rows.shape[1], X.shape[1])
     for u in range(X.shape[0]):
         a, x = rows[u], X[u]
         if not (a.any() and x.any()):
+            # No direction is loud: all reports are equally likely.
             out[u] = 1
             continue
         threshold = find_loud(a, x, loud, selection)

@@ -19,18 +19,21 @@ from sottovoce_lab.audit.evidence import Fact
 FRESH_CLIENTS_CHECK = "fresh clients differ"
 FORKED_CLIENTS_CHECK = "forked clients differ"
 NEVER_SILENT_CHECK = "reports for every model and history"
-# With two factors or more, two honest reports agree with a probability of at most 1/2: for any
-# epsilon, this many agree with 2^-256.
+# Number of reports that are compared. With two or more factors, two honest reports are equal with a
+# probability of at most 1/2 for any epsilon, so all of them are equal with at most 2^-256.
 COMPARED_REPORTS = 256
+# Number of items of the catalogue in all tests.
 CATALOGUE_SIZE = 64
+# Items of the person who reports.
 TEST_HISTORY = (3, 17, 40)
+# A forked client that does not answer within this time has failed.
 FORK_TIMEOUT_SECONDS = 30.0
 
 
 def gather_facts(make: ClientFactory, settings: Settings) -> Iterator[Fact]:
     """Check that two clients never make the same reports, and that none stops reporting."""
     settings = replace(settings, factors=max(2, settings.factors), options={})
-    # Any V will do.
+    # These checks hold for any V.
     rng = np.random.default_rng(0)
     V = rng.normal(0, 0.1, (CATALOGUE_SIZE, settings.factors)).astype(np.float32)
     one, other = make(settings, CATALOGUE_SIZE), make(settings, CATALOGUE_SIZE)
@@ -62,10 +65,10 @@ def check_forks(make: ClientFactory, settings: Settings, V: NDArray[np.float32])
 def check_hostile_models(
     make: ClientFactory, settings: Settings, V: NDArray[np.float32]
 ) -> Iterator[Fact]:
-    """Check that every history gets the same number of reports for any model of a server.
+    """Check that a client reports for every history and for any model that a server may publish.
 
-    Version 1 stopped if a user vector was not finite: a server could ask, item by item, who had
-    touched what, and silence was the answer.
+    A client must not stop if its user vector is not finite. Otherwise a server could publish a
+    model that makes this happen for one item, and learn from missing reports who touched it.
     """
     hostile = replace(settings, regularization=MIN_RIDGE, alpha=MAX_ALPHA)
     client = make(hostile, CATALOGUE_SIZE)
@@ -98,7 +101,7 @@ def _make_hostile_models(V: NDArray[np.float32], item: int) -> dict[str, NDArray
 
 
 def run_in_fork(make_reports: Callable[[], bytes]) -> bytes:
-    """Return what a forked copy of this process makes; empty if it fails or takes too long."""
+    """Return the reports that a forked process makes; empty if it fails or takes too long."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Python warns of forks in processes with threads. The child only asks the client and exits.
@@ -108,7 +111,7 @@ def run_in_fork(make_reports: Callable[[], bytes]) -> bytes:
         try:
             os.write(writing, make_reports())
         finally:
-            # Without the parent's handlers and buffers.
+            # Exit without running the parent's exit handlers and without flushing its buffers.
             os._exit(0)
     os.close(writing)
     answer = _read_all(reading)
@@ -131,7 +134,7 @@ def _read_all(reading: int) -> bytes:
 def _try_to_report(
     client: Client, V: NDArray[np.float32], history: Sequence[int]
 ) -> tuple[str, bool]:
-    """Return what four reports came to, and whether there are four."""
+    """Ask for four reports; return a description of the result, and whether there are four."""
     try:
         with np.errstate(all="ignore"):
             n_reports = len(client(V, history, 4))

@@ -1,8 +1,9 @@
-"""What counts prove about epsilon, without trust in the code behind them.
+"""Lower bounds of epsilon from counts, without trust in the code behind them.
 
 If a client is eps-LDP, then for every event `P[event | first] <= e^eps P[event | second]`, for any
 two histories. From counts of the event under both, Clopper and Pearson's exact intervals give a
-lower bound of the client's true epsilon. It is wrong with a probability that is chosen beforehand.
+lower bound of the client's true epsilon. The bound is wrong with a probability that is chosen
+beforehand.
 """
 
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Ratio:
-    """An event's counts under two histories, which may differ by a factor `e^claim`."""
+    """Counts of an event under two histories; its probabilities may differ by `e^claim`."""
 
     mechanism: str
     check: str
@@ -54,7 +55,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Surprise:
-    """The p-value of something that an honest client has no reason to do."""
+    """The p-value of an event that is unlikely for an honest client."""
 
     mechanism: str
     check: str
@@ -64,7 +65,10 @@ class Surprise:
 
 @dataclass(frozen=True)
 class Fact:
-    """What holds or does not; an honest client fails by chance with less than 2^-200."""
+    """A statement that holds or not.
+
+    For an honest client, the probability that it does not hold is below 2^-200.
+    """
 
     mechanism: str
     check: str
@@ -83,8 +87,8 @@ def bound_epsilon(first: Count, second: Count, alpha: float) -> float:
     >>> round(bound_epsilon(Count(94264, 100_000), Count(5736, 100_000), 1e-6), 6)
     2.731547
     """
-    # Both directions are tried, and each needs one probability from below and one from above: four
-    # exact bounds share alpha.
+    # Either history may be the more likely one. Each direction needs a lower and an upper bound of
+    # a probability, so four bounds share alpha.
     miss = alpha / 4
     return max(_bound_one_way(first, second, miss), _bound_one_way(second, first, miss))
 

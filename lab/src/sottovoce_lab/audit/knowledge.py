@@ -16,7 +16,10 @@ Float64 = NDArray[np.float64]
 
 
 class Knowledge:
-    """Scores of all trials from one epoch's reports; in both engines everybody reports."""
+    """The attacker's scores of all trials, from the reports of one epoch.
+
+    Everybody reports in both engines; who takes part is applied to the scores.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class Knowledge:
         # By Neyman and Pearson no test of linked reports is better than their likelihood ratio.
         self._ratio = np.log(true) - np.log(other)
         people = histories.n_users * settings.share * settings.reports
-        # The share of dummies, whose density relative to a uniform report is 1.
+        # The share of dummies among all reports. The density of a dummy is 1.
         uniform = settings.dummies / (people + settings.dummies)
         mean = compute_mean_density(mechanism, settings, V, histories)
         self._weight = (true - other) / (uniform + (1 - uniform) * mean)
@@ -54,14 +57,14 @@ class Knowledge:
             for crowd in range(n_crowds)
         ]
         first = settings.epochs + epoch * n_crowds
-        # A stream for each crowd and epoch, so that more crowds leave the dummies of the others
-        # alone.
+        # A stream for each crowd and epoch, so that further crowds do not change the dummies of
+        # the others.
         draws = [stream(settings.seed, "dummy", first + crowd) for crowd in range(n_crowds)]
         n_signed = self._weight.shape[1]
         self._dummies = [draw.integers(n_signed, size=settings.dummies) for draw in draws]
         self._dummies_per_report = settings.dummies / settings.reports
         self._takes = draw_crowd_participants(settings, epoch, n_crowds, histories.n_users)
-        # Whether it is the victim's turn, in each trial's crowd.
+        # Whether the victim of each trial takes part in this epoch.
         self._present = self._takes[trials.crowd, targets.victims[trials.victim]]
 
     def score_linked(self, reports: int) -> Float64:
@@ -92,9 +95,10 @@ class Knowledge:
     def _sum_others(
         self, reports: NDArray[np.uint32], takes: NDArray[np.bool_], dummies: Ints
     ) -> Float64:
-        """Return for each victim in their turn what all others add, without the victim's copy.
+        """Return for each victim the sum of the scores of all others who take part.
 
-        Dummies add what differs from their expectation.
+        The copy of the victim in the crowd is left out. The expectation of the dummies' scores is
+        subtracted.
         """
         n_signed = self._weight.shape[1]
         counts = np.bincount(reports[takes].ravel(), minlength=n_signed) - len(dummies) / n_signed
@@ -107,7 +111,7 @@ class Knowledge:
 def draw_crowd_participants(
     settings: Settings, epoch: int, n_crowds: int, people: int
 ) -> NDArray[np.bool_]:
-    """Return who takes part in an epoch, n_crowds x people; every crowd draws its own turns."""
+    """Draw who takes part in an epoch, separately for every crowd: n_crowds x people."""
     seeds = range(settings.seed + 1, settings.seed + 1 + n_crowds)
     everybody = np.arange(people)
     return np.stack(

@@ -31,9 +31,9 @@ PROBABILITY_CHECK = "every report as likely as stated"
 LOUD_SHARE_CHECK = "loud share as stated"
 INDEPENDENCE_CHECK = "reports are independent"
 UNIFORM_CHECK = "uniform reports without history or model"
-# Logarithms of density ratios that differ by less are rounding errors apart.
+# Logarithms of density ratios that differ by less than this differ only by rounding errors.
 RATIO_TOLERANCE = 1e-6
-# Every pair of values is an event of its own if there are at most this many pairs.
+# If there are at most this many pairs of values, each pair is counted as a separate event.
 MAX_PAIR_EVENTS = 64
 
 
@@ -58,7 +58,7 @@ class Sample:
         return list(zip(names, (self.first, self.second), self.densities, strict=True))
 
     def select_independent(self, reports: Ints) -> Ints:
-        """Return reports that share nothing: all of them, or the first of each short call."""
+        """Return independent reports: all of them, or only the first report of each short call."""
         return reports.ravel() if self.scene.reports_per_call == REPORTS_PER_CALL else reports[:, 0]
 
     def make_ratio(
@@ -83,7 +83,8 @@ def gather_evidence(make: ClientFactory, settings: Settings, samples: int) -> li
         sample = draw_sample(client, scene, samples)
         in_range = check_range(sample)
         evidence.append(in_range)
-        if in_range.holds:  # else they cannot be counted
+        # Reports that do not exist cannot be counted.
+        if in_range.holds:
             evidence += compare_single_reports(sample)
             evidence += compare_pairs(sample)
             evidence += check_distributions(sample)
@@ -112,7 +113,8 @@ def compare_single_reports(sample: Sample) -> Iterator[Ratio]:
     """Count each value, each bit, and the events that tell the two people apart best."""
     values = np.arange(sample.size)
     events = {f"report {value}": values == value for value in values}
-    # Bits catch a fault that many reports share, each of which is too rare to show.
+    # Single reports may be too rare to prove a fault that many of them share. The bits of the
+    # number group the reports, so that each event has about half of them.
     bits = (sample.size - 1).bit_length()
     events |= {f"bit {bit}": values >> bit & 1 == 1 for bit in range(bits)}
     best, worst = _find_telling_reports(sample.densities)
@@ -133,7 +135,7 @@ def compare_pairs(sample: Sample) -> Iterator[Ratio]:
     for name, wanted in (("both first's loud", True), ("neither first's loud", False)):
         first, second = ((best[reports] == wanted).all(axis=1) for reports in pairs)
         yield sample.make_ratio(TWO_REPORTS_CHECK, name, first, second, epsilon)
-    # With more pairs of values each would be too rare to prove anything.
+    # With more pairs, each would be too rare to prove anything.
     if sample.size**2 > MAX_PAIR_EVENTS:
         return
     codes = [reports[:, 0] * sample.size + reports[:, 1] for reports in pairs]
@@ -144,7 +146,7 @@ def compare_pairs(sample: Sample) -> Iterator[Ratio]:
 
 
 def check_distributions(sample: Sample) -> Iterator[Surprise]:
-    """Check that reports have their stated probabilities and do not depend on their neighbours.
+    """Check that reports have the right probabilities and do not depend on each other.
 
     If all directions tie, reports must be uniform.
     """
@@ -152,7 +154,7 @@ def check_distributions(sample: Sample) -> Iterator[Surprise]:
         # Densities are relative to a uniform report.
         is_loud = density > 1
         if not is_loud.any():
-            # The reports of one call share one order of ties: only one of each call counts.
+            # The reports of one call break ties in the same way, so only one of each call is used.
             single = sample.select_independent(reports)
             p_value = _compare_with(sample, single, np.full(sample.size, 1 / sample.size))
             yield sample.make_surprise(UNIFORM_CHECK, name, p_value)

@@ -15,10 +15,11 @@ from sottovoce_lab.audit.densities import compute_report_densities
 # Scale of V: small, so that user vectors are large and the values of `coordinate` are clipped to
 # +-1.
 ITEM_SCALE = 0.01
-# k while reports are sampled: even numbers, because reports are compared in pairs.
+# Reports in a call while reports are sampled. Both are even, because reports are compared in pairs.
 REPORTS_PER_CALL = 2000
+# The same in scenes in which all directions tie.
 REPORTS_PER_SHORT_CALL = 2
-# A scene of short calls has fewer reports by this factor: otherwise its calls would take a day.
+# A scene of short calls has fewer reports by this factor. Otherwise its calls would take a day.
 SHORT_CALL_REDUCTION = 100
 
 
@@ -32,10 +33,11 @@ class Scene:
     first: tuple[int, ...]
     second: tuple[int, ...]
     reports_per_call: int = REPORTS_PER_CALL
-    """k. Where directions tie, the reports of one call share their order of ties: then a pair."""
+    """Reports in a call. The reports of one call break ties in the same way, so scenes with ties
+    have calls of two reports."""
 
     def count_calls(self, samples: int) -> int:
-        """Return how many calls for each person give about this number of reports."""
+        """Return the number of calls that make about this number of reports of each person."""
         if self.reports_per_call != REPORTS_PER_CALL:
             samples //= SHORT_CALL_REDUCTION
         return -(-samples // self.reports_per_call)
@@ -76,7 +78,7 @@ def _make_scene(
     reports_per_call: int = REPORTS_PER_CALL,
 ) -> Scene:
     items = (ITEM_SCALE * np.asarray(V)).astype(np.float32)
-    # The options of the settings fit another catalogue.
+    # Options of the given settings may not fit such a small catalogue.
     options = get_mechanism(settings.mechanism).example
     settings = replace(settings, factors=items.shape[1], options=options)
     return Scene(name, settings, items, first, second, reports_per_call)

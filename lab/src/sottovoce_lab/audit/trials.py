@@ -25,8 +25,9 @@ class Targets:
 
     victims: Ints
     true: Histories
-    """Their real histories, from which their copies in the crowd report, too."""
+    """Their real histories. The crowd contains a copy of each victim with this history."""
     other: Histories
+    """Histories in the other world: without one item, or somebody else's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +42,15 @@ class Trials:
 def choose_targets(
     histories: Histories, count: int, question: Question, rng: np.random.Generator
 ) -> Targets:
-    """Choose people with two items or more, and for each an item or somebody else's history."""
+    """Choose victims with two or more items, and for each a second history.
+
+    It lacks one item, or it is the history of another person, depending on the question.
+    """
     eligible = np.flatnonzero(np.diff(histories.indptr) >= 2)
     if not len(eligible):
         raise DataError("a victim must have two interactions, and nobody has")
-    # A victim twice only where there are too few people: each adds a history of its own.
+    # A person is chosen twice only if there are too few people, because every other history adds
+    # information.
     victims = rng.choice(eligible, count, replace=count > len(eligible))
     if question == "history":
         others = rng.choice(eligible, count)
@@ -87,8 +92,9 @@ class Auc:
 
 def compute_auc(scores: Float64, trials: Trials) -> Auc:
     """Compute the area under the ROC curve of all trials and its standard error."""
-    # Trials of one crowd share its noise, trials of one victim a history: the jackknife omits whole
-    # crowds, and then whole victims. The sum of both variances is rather too large than too small.
+    # Trials of one crowd share its noise, and trials of one victim share a history. So the
+    # jackknife omits whole crowds, and then whole victims. The sum of both variances is rather too
+    # large than too small.
     crowds = _estimate_variance(scores, trials.is_true, trials.crowd)
     victims = _estimate_variance(scores, trials.is_true, trials.victim)
     return Auc(_compute_area(scores, trials.is_true), sqrt(crowds + victims))

@@ -1,11 +1,11 @@
-"""Popularity learnt under local differential privacy: what a recommender of tastes must beat.
+"""Popularity learnt under local differential privacy, which a personal recommender must beat.
 
 A report names a row of a Walsh-Hadamard matrix, drawn without looking at the data. It holds the
 sign of that row's product with the person's history (a zero gets a random sign), after the coin of
 `sottovoce.core.coin`. So it is eps-LDP, with the same proof and the same bytes as the mechanisms'
-reports. A sign does not depend on the length of a history: everybody has the same weight. The sums
-are unbiased estimates of everybody's signs. They stand for the mean history of unit length as far
-as a row's products with it are normal, and the fewer items there are, the less normal they are.
+reports. A sign does not depend on the length of a history, so everybody has the same weight. The
+sums are unbiased estimates of the sums of signs. To compute the mean history of unit length from
+them, the products of rows with histories are taken as normal. With few items, this is less exact.
 
 The plain alternative reports whether one uniformly drawn item was touched. It spends most of its
 reports on items that the person does not know. HR@10 on the Netflix subset, latest split of seed
@@ -34,15 +34,15 @@ from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines.kernels import compute_walsh_rows
 
 Float32 = NDArray[np.float32]
-# People who share a random stream. It is part of what a seed means.
+# Number of people who share a random stream. With another number, a seed gives other reports.
 USERS_PER_STREAM = 64
-# Rows of the smaller Hadamard matrix from which the products with a history are built up.
+# Number of rows of the small Hadamard matrix from which the products with a history are built up.
 SMALL_MATRIX_ROWS = 128
 
 
 @dataclass(frozen=True)
 class RowReports:
-    """How a person reports about rows, and what the sums of all signs estimate."""
+    """Reports about rows: how a person makes them, and what is estimated from the sums of signs."""
 
     n_items: int
     epsilon: float
@@ -69,7 +69,7 @@ class RowReports:
 
     @property
     def gain(self) -> float:
-        """Share of a unit history that one report carries."""
+        """Expected magnitude of a reported sign, if its product with the row is normal."""
         return coin.compute_sign_gain(self.epsilon)
 
     def multiply_rows(self, histories: Histories) -> NDArray[np.int32]:

@@ -9,16 +9,16 @@ from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines.models import Factorization
 
-# Scale of the first V, whose entries are random.
+# Standard deviation of the entries of the first V.
 INITIAL_SCALE = 0.1
 
 
 class MatrixFactorization(Factorization):
     """The paper's upper bound: V from everybody's data.
 
-    Alternating least squares between people and items. Both sides' equations are those of a device,
-    which an engine solves: items are the people of the transposed histories. Only V differs from a
-    federated model; there, people solve the same equations for their vectors.
+    It alternates least squares between people and items. The equations of both are those of a
+    device, which an engine solves: for items, the transposed histories take the place of people.
+    Vectors of people are computed as in a federated model, so only V differs.
     """
 
     @classmethod
@@ -35,7 +35,7 @@ class MatrixFactorization(Factorization):
         **options: Any,
     ) -> MatrixFactorization:
         """Alternate `iterations` times between people and items, from a V drawn by the seed."""
-        # Engines need complete settings; the preset provides those of reports, which nobody makes.
+        # Engines need complete settings. Those of reports, from the preset, have no effect.
         settings = Settings.preset(
             "paper", factors=factors, alpha=alpha, regularization=regularization, seed=seed
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-# Columns that are compared with as many others: both groups fit in a cache.
+# Columns in a tile. A tile is compared with another one, and both fit in a cache together.
 TILE_COLUMNS = 32
 
 
@@ -28,9 +28,9 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
 @njit(parallel=True, cache=True)
 def count_common_bits(columns: NDArray[np.uint64], out: Int32) -> None:
     """Count the bits that are set in both of the columns i and j, as `out[i, j]`."""
-    # The counts are symmetric: every pair is counted once. The last tile is compared with all
-    # others, the first one only with itself; a thread takes one from each end, so all have the same
-    # work.
+    # The counts are symmetric, so every pair is counted once. The last tile is compared with all
+    # others, and the first one only with itself. Each task takes one tile from each end, so all
+    # tasks have the same work.
     tiles = -(-columns.shape[0] // TILE_COLUMNS)
     for pair in prange(-(-tiles // 2)):
         _count_tile(columns, pair, out)
@@ -66,7 +66,7 @@ def sum_similarities(
 
     Each similarity is multiplied by the weight of the user's item. A candidate of -1 is no item.
     """
-    # Sums are in the order of the user's items: threads and other candidates change no bit.
+    # Sums are in the order of the user's items, so threads and other candidates change no bit.
     for n in prange(users.shape[0]):
         first, last = indptr[users[n]], indptr[users[n] + 1]
         for m in range(items.shape[1]):

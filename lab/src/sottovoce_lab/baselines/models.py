@@ -1,4 +1,4 @@
-"""What baselines share: ranks of scores, popularity, and vectors solved for many people."""
+"""Functions that several baselines use: ranks of scores, popularity, and vectors of many people."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_fact
 
 # People whose scores of all items are in memory at a time.
 USERS_PER_SCORING = 256
-# Enough for whole-array arithmetic, and few enough to fit in memory next to the data.
+# People in a block. They are enough for whole-array arithmetic, and fit in memory with the data.
 USERS_PER_BLOCK = 8192
 
 
@@ -52,11 +52,11 @@ class ItemScorer(Protocol):
     def score_items(
         self, users: NDArray[np.int64], items: NDArray[np.int32]
     ) -> NDArray[np.float32]:
-        """Return a row of scores for each user's row of items; -1 is no item."""
+        """Return the scores of each user's row of items; -1 is no item."""
 
 
 def rank(model: Scorer, candidates: Candidates) -> Ranks:
-    """Rank by the model's scores, in the fastest way that the model has."""
+    """Rank by the model's scores, in the fastest way that the model supports."""
     if isinstance(model, FactorModel):
         return rank_factors(*model.get_factors(), candidates)
     if isinstance(model, ItemScorer) and not candidates.full:
@@ -114,7 +114,7 @@ def _mark_competitors(candidates: Candidates, users: NDArray[np.int64]) -> NDArr
 
 
 def split_into_blocks(train: Histories) -> Iterator[Histories]:
-    """Yield the people in their order, some thousands at a time."""
+    """Yield the histories in their order, `USERS_PER_BLOCK` at a time."""
     for first in range(0, train.n_users, USERS_PER_BLOCK):
         yield train.take(np.arange(first, min(first + USERS_PER_BLOCK, train.n_users)))
 
@@ -135,7 +135,7 @@ def solve_device_vectors(
 
 def build_outer_table(V: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return for each item the lower triangle of `v v^T`, row by row, and then `v` itself."""
-    # The system of a user's normal equations is a sum of such rows: no product is computed twice.
+    # The normal equations of a user are sums of such rows, so no product is computed twice.
     wide = V.astype(np.float64)
     rows, columns = np.tril_indices(V.shape[1])
     return np.concatenate([wide[:, rows] * wide[:, columns], wide], axis=1)

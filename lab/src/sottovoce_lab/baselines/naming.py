@@ -1,12 +1,13 @@
-"""Own items by name: the textbook's way to tell one of M things under local differential privacy.
+"""Reports that name one of the person's items, by randomised response over the catalogue.
 
 A report is one of the person's items, drawn at random, after randomised response over the whole
-catalogue: the true item with probability e^eps / (e^eps + M - 1), else any other item. Whatever the
-history, no report is more than e^eps times likelier than for another one, so n reports cost n eps.
+catalogue: the true item with probability e^eps / (e^eps + M - 1), else any other item. For any two
+histories, the probabilities of a report differ by a factor of at most e^eps, so n reports cost n
+eps.
 
 If epsilon is below ln M, nearly all reports are noise; above, nearly all are true. Their counts are
-popularity (the best way to count where a report has epsilon 10). One person's reports together are
-a part of their history, and everything that is learnt from histories can be learnt from them.
+popularity, and with epsilon 10 for a report this is the best way to count. All reports of a person
+together are a part of their history, so any model can be trained on them.
 """
 
 from collections.abc import Iterator
@@ -24,13 +25,13 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation import Popularity
 from sottovoce_lab.baselines.factorization import MatrixFactorization
 
-# People who share a random stream. It is part of what a seed means.
+# Number of people who share a random stream. With another number, a seed gives other reports.
 USERS_PER_STREAM = 1024
 
 
 @dataclass(frozen=True)
 class NamedItems:
-    """How a person names own items."""
+    """The way in which a person names items of their history."""
 
     n_items: int
     epsilon: float

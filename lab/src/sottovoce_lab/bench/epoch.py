@@ -39,7 +39,7 @@ HOLDOUT_RULE = HoldoutRule()
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What is timed, and how often."""
+    """The mechanisms to time on all engines, their settings, and the number of rounds."""
 
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     factors: int = 5
@@ -47,11 +47,11 @@ class BenchPlan:
     reports: int = 100
     repeats: int = setting(5, "rounds", min_value=1)
     seed: int = 0
-    parts: int = setting(8, "parts that people are streamed in", min_value=2)
+    parts: int = setting(8, "shards from which people are read", min_value=2)
     ray_workers: int | None = setting(
         None, "processes of Ray; None: one for each core", min_value=1
     )
-    reference_users: int = setting(200, "users that the numpy reference really runs", min_value=1)
+    reference_users: int = setting(200, "users that the numpy reference is timed with", min_value=1)
 
     def __post_init__(self) -> None:
         check(self)
@@ -73,7 +73,7 @@ class EngineTiming:
 
     name: str
     seconds: list[float]
-    """Round by round."""
+    """Seconds of each round."""
     client_epochs_per_second: Spread
     over_cpu: Spread
     """Time divided by that of the cpu engine with all threads, in the same round."""
@@ -200,7 +200,7 @@ def _name_cpu(threads: int) -> str:
 
 
 def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
-    """Return an engine's second epoch, up to the next item matrix, after one warm-up."""
+    """Return a contender that runs the second epoch in this engine, after one warm-up here."""
 
     def run() -> float:
         began = time.perf_counter()
@@ -212,11 +212,11 @@ def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) ->
 
 
 def check_equal(name: str, result: ReportSums, expected: ReportSums) -> None:
-    """Check that an engine has the expected sums: else a comparison of speed means nothing."""
+    """Check that an engine has the expected sums. Otherwise its speed means nothing."""
     # Sums are exact integers, so engines must agree to the last one.
     if result.n_reports != expected.n_reports or not np.array_equal(result.sums, expected.sums):
         raise SottovoceError(
-            f"{name}: the sums of this epoch must be those of the cpu engine, and differ; this is "
+            f"{name}: the sums of this epoch must be equal to those of the cpu engine; this is "
             "a bug, and its speed was not measured"
         )
 
@@ -232,8 +232,8 @@ class TimedEpoch:
 
     @classmethod
     def begin(cls, histories: Histories, engine: Engine) -> Self:
-        """Train for one epoch, to return the second one."""
-        # In the first epoch all people report on the same noise, which no later epoch does.
+        """Train for one epoch, and return the second one."""
+        # The first epoch is not typical, because its V is only noise.
         V, _ = engine.learn(start_training(engine.settings, engine.n_items).V, 0)
         return cls(histories, engine, V)
 
@@ -250,7 +250,7 @@ class TimedEpoch:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceEpoch:
-    """The same epoch by the numpy reference: for a few users, extrapolated to all."""
+    """The same epoch, timed with the numpy reference for a few users and extrapolated to all."""
 
     epoch: TimedEpoch
     """The epoch of all users, with the same V and settings."""
@@ -288,7 +288,7 @@ def _make_reference_contender(epoch: TimedEpoch, plan: BenchPlan, watch: Watch) 
 
 
 def make_als_contender(histories: Histories, settings: Settings, threads: int) -> Contender:
-    """Return one ALS iteration of implicit, users and then items, with its default solver."""
+    """Return a contender that runs one ALS iteration of implicit, with its default solver."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
@@ -296,12 +296,12 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
         raise MissingExtraError(
             "it needs implicit and threadpoolctl: pip install implicit threadpoolctl"
         ) from error
-    # It has threads of its own, which threads of OpenBLAS would slow down.
+    # implicit starts its own threads, which threads of OpenBLAS would slow down.
     with threadpool_limits(1, user_api="blas"):
         model = AlternatingLeastSquares(
             factors=settings.factors,
             regularization=settings.regularization,
-            # Its confidence is `alpha r`, the paper's is `1 + alpha r`.
+            # The confidence of implicit is `alpha r`, that of the paper is `1 + alpha r`.
             alpha=1 + settings.alpha,
             iterations=1,
             num_threads=threads,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 
-# Receives a line about the work that begins.
+# A function that receives a line about the work that begins, to display it.
 Watch = Callable[[str], None]
 
 
@@ -47,7 +47,7 @@ class Spread:
 
 
 def rotate(names: Sequence[str], turn: int) -> list[str]:
-    """Return the order of one round: every contender comes first equally often.
+    """Return the order of the contenders in one round, so that each comes first equally often.
 
     >>> rotate(["a", "b", "c"], 1)
     ['b', 'c', 'a']

@@ -70,7 +70,7 @@ from sottovoce_lab.replay.timeline import Timeline
 
 # Shares of the loss after a change of tastes for which the epochs are counted.
 REGAINED_SHARES = (0.5, 0.9)
-# About this many periods are printed; the JSON file has all.
+# Approximate number of periods that are printed; the JSON file has all.
 PRINTED_PERIODS = 8
 MODEL_COLOURS = {
     MODEL_NAME: "#1b6ca8",
@@ -97,7 +97,7 @@ class ReplayResults:
     data: Interactions
     runs: list[Replay]
     switched: list[Replay]
-    """The same with tastes that change; empty if they do not."""
+    """The replays with a change of tastes; empty without one."""
 
     @property
     def plan(self) -> ReplayPlan:
@@ -106,7 +106,7 @@ class ReplayResults:
 
     @property
     def side_information(self) -> str:
-        """What devices know besides the model."""
+        """Side information of devices."""
         has_tags = self.plan.tags and self.data.tags is not None
         return " and ".join(["tags"] * has_tags + ["time"] * self.plan.time)
 
@@ -377,7 +377,7 @@ def _describe_recovery(name: str, recovery: Recovery) -> str:
         epochs = recovery.count_epochs(share)
         when = "was never won back" if epochs is None else f"after {epochs} epochs"
         parts.append(f"{share:.0%} of it {when}")
-    # The mean of the last three periods: one alone is noisy.
+    # Show the mean of the last three periods, because a single one is noisy.
     regained = 1 - float(np.mean(recovery.gaps[-3:]))
     return (
         f"The switch of tastes took {recovery.lost:.4f} of HR@10 from the {name}: "
@@ -390,7 +390,8 @@ def _average_curves(runs: list[Replay], name: str) -> dict[int, Interval]:
     return {
         number: Interval.from_values([curve[number] for curve in curves])
         for number in curves[0]
-        # A seed may have no tested people in a period; a mean over fewer seeds would jump.
+        # A seed may have no tested people in a period. Leave such periods out, because a mean over
+        # fewer seeds would jump.
         if all(number in curve for curve in curves)
     }
 

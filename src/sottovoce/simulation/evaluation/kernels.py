@@ -1,7 +1,7 @@
 """The compiled loop of evaluation, and the threads of all compiled loops.
 
-A loop computes the people from `begin` to `end` without Python's lock; `run_in_threads` gives every
-thread some at a time. (numba's own parallel loops take longer to compile.)
+A loop computes the people from `begin` to `end` without Python's lock. `run_in_threads` gives each
+thread some people at a time. numba's own parallel loops would take longer to compile.
 """
 
 import logging
@@ -29,7 +29,8 @@ compile_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrap
 # Lets sums be vectorised. Their last digits depend on the machine, which evaluation allows; the
 # loops of reports add in a fixed order.
 REORDERED_SUMS = {"reassoc", "contract", "nsz"}
-# Users that a thread takes: few enough for an even load, enough to call Python rarely.
+# Users that a thread takes at a time: few enough that all threads end at nearly the same time, and
+# enough that Python is called rarely.
 USERS_PER_TASK = 256
 
 
@@ -53,7 +54,7 @@ event.register("numba:compile", CompileNotice())
 
 
 def check_threads(n: int | None) -> int:
-    """Return this number of threads; None: all that numba has.
+    """Return a valid number of threads. None means all threads that numba has.
 
     Raises:
         SettingsError: This machine has fewer.
@@ -126,7 +127,7 @@ def solve_wide_vectors(
     """
     factors, size, longest = V.shape[1], gram.shape[0], ridges.shape[0]
     system, x = np.empty((size, size)), np.empty(size)
-    # Rows of own items side by side, so that sums over them run through memory in order.
+    # The rows of V for a person's items, transposed, so that sums run through memory in order.
     own, weighted = np.empty((factors, longest)), np.empty((factors, longest))
     for u in range(begin, end):
         # Only the lower triangle is written: the solver reads nothing else.

@@ -32,8 +32,8 @@ def to_factors(
     The last factor is popularity, which counts only for people without a history.
     """
     X = solve_wide_vectors(model, histories, weights)
-    # A last factor of 1 for people without a history and 0 for all others: it adds popularity, by
-    # which their lists are ordered, to nobody else's scores.
+    # The last factor of a person is 1 without a history, and otherwise 0. So popularity orders the
+    # lists of people without a history, and changes no other scores.
     has_no_history = (np.diff(histories.indptr) == 0).astype(np.float32)
     rows = model.rows(np.arange(len(model.V)))
     W = np.concatenate([rows, model.popularity[:, None]], axis=1).astype(np.float32)
@@ -45,16 +45,16 @@ def rank_by_popularity(
     side_information: SideInformation | None = None,
     totals: tuple[NDArray[np.int64], int] | None = None,
 ) -> Ranks:
-    """Rank test items by training counts, and by what devices know besides.
+    """Rank test items by popularity in the training data, and by side information.
 
     Args:
-        candidates: What each test item is ranked against.
-        side_information: What devices know; None: nothing.
-        totals: For each item how many people touched it, and the number of people; None: those of
-            the people who are tested.
+        candidates: The items that each test item is ranked against.
+        side_information: The side information of devices; None: none.
+        totals: The number of people who touched each item, and the number of all people. None
+            counts the people who are tested.
     """
     train = candidates.split.train
-    # In parts, popularity is that of all people and not of one part.
+    # If people are tested in parts, `totals` has the popularity among all people.
     counts, people = totals or (train.popularity(), train.n_users)
     if side_information:
         return rank_devices(

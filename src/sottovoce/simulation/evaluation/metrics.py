@@ -1,12 +1,13 @@
-"""Metrics by name, as "ndcg@100": of the ranks of hidden items, and of the lists that people get.
+"""Metrics by name, as "ndcg@100": of the ranks of test items, and of the lists that people get.
 
-Everywhere a tie counts as its expectation under a fair coin. With the number of hidden items of a
-person H and the cutoff K:
+Hidden items are test items, of which a person may have several. Items with equal scores are taken
+in random order, and each metric is the expectation. For a person with H hidden items, and a list
+of K items:
 
-- `hr`: whether any of them is in the list. `mrr`: one over the place of the first.
-- `recall`: the share of them that is, of those that could be: of min(K, H), as Liang et al. (2018).
-- `precision`: the share of the list that is hidden items.
-- `map`: the precision of the list up to each of them, summed and divided by min(K, H).
+- `hr`: whether any hidden item is in the list. `mrr`: one over the place of the first one.
+- `recall`: the number of hidden items in the list, divided by min(K, H) as in Liang et al. (2018).
+- `precision`: the number of hidden items in the list, divided by K.
+- `map`: the precision of the list up to each hidden item, summed and divided by min(K, H).
 - `ndcg`: the sum of 1 / log2(1 + place), divided by the best possible sum.
 - `coverage`: the share of items that are in anybody's list. `gini`: the Gini index of how often
   they are. `novelty`: the mean of -log2(share of people who have an item) over lists.
@@ -34,7 +35,7 @@ RANK_METRICS = ("hr", "recall", "precision", "map", "mrr", "ndcg")
 LIST_METRICS = ("coverage", "novelty", "gini")
 # The metrics of the paper's tables.
 PAPER_METRICS = ("hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10")
-# Of Student's t, for an interval of 95%.
+# Quantile of Student's t for an interval of 95%.
 INTERVAL_QUANTILE = 0.975
 
 
@@ -74,7 +75,7 @@ def compute_by_person(metric: Metric, ranks: Ranks, n_hidden: NDArray[np.int64])
     """
     cutoff, owners = metric.cutoff, np.repeat(np.arange(len(n_hidden)), n_hidden)
     if metric.kind in ("hr", "mrr"):
-        # Where own items tie with each other, the expectation of their maximum is a bit larger.
+        # If hidden items of one person tie with each other, the true expectation is a bit larger.
         compute = compute_hits if metric.kind == "hr" else compute_reciprocals
         best = np.zeros(len(n_hidden))
         np.maximum.at(best, owners, compute(ranks, cutoff))
@@ -92,7 +93,7 @@ def compute_by_person(metric: Metric, ranks: Ranks, n_hidden: NDArray[np.int64])
 
 
 def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
-    """Return the chance of each test item to be among the first `cutoff`, ties by a fair coin.
+    """Return the chance of each test item to be among the first `cutoff` items.
 
     A test item that ties with t others has an equal chance for each of these t + 1 places. So a
     model that scores everything alike is exactly as good as a random one.
@@ -101,17 +102,17 @@ def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
 
 
 def compute_gains(ranks: Ranks, cutoff: int) -> Float64:
-    """Return 1 / log2(1 + rank) of each test item; beyond the cutoff 0."""
+    """Return 1 / log2(1 + rank) of each test item, or 0 beyond the cutoff."""
     return _average_ties(ranks, sum_discounts(cutoff))
 
 
 def compute_reciprocals(ranks: Ranks, cutoff: int) -> Float64:
-    """Return 1 / rank of each test item; beyond the cutoff 0."""
+    """Return 1 / rank of each test item, or 0 beyond the cutoff."""
     return _average_ties(ranks, _sum_reciprocals(cutoff))
 
 
 def _average_ties(ranks: Ranks, totals: Float64) -> Float64:
-    """Average a gain over the places of a tie; `totals[n]` is that of the first n places."""
+    """Average a gain over the places of a tie; `totals[n]` is the sum of the first n gains."""
     # A tie takes the places from `first` to `last`; those beyond the cutoff gain nothing.
     cutoff = len(totals) - 1
     first = np.minimum(ranks.better, cutoff)
@@ -120,16 +121,18 @@ def _average_ties(ranks: Ranks, totals: Float64) -> Float64:
 
 
 def _compute_precisions(ranks: Ranks, owners: NDArray[np.int64], cutoff: int) -> Float64:
-    """Return the precision of the list up to each hidden item; beyond the cutoff 0."""
+    """Return the precision of the list up to each hidden item, or 0 beyond the cutoff."""
     order = np.lexsort((ranks.better, owners))
     owner, better, size = owners[order], ranks.better[order], ranks.ties[order] + 1
-    # Own items of the same score make a group; those of the same person before it are above.
+    # Hidden items of a person with equal scores form a group. The person's earlier groups have
+    # higher scores.
     entries, is_first = np.arange(len(owner)), np.ones(len(owner), bool)
     is_first[1:] = (owner[1:] != owner[:-1]) | (better[1:] != better[:-1])
     group = np.cumsum(is_first) - 1
     own_in_group, start = np.bincount(group)[group], entries[is_first][group]
     above = start - np.searchsorted(owner, owner)
-    # At the nth place of a tie, (n - 1) / (ties) of its other own items are above in expectation.
+    # At the nth place of a tie, the expected share of the group's other items above is
+    # (n - 1) / ties.
     slope = (own_in_group - 1) / np.maximum(size - 1, 1)
     n_places = np.clip(cutoff - better, 0, size)
     totals, first = _sum_reciprocals(cutoff), np.minimum(better, cutoff)
@@ -151,11 +154,11 @@ def _sum_reciprocals(cutoff: int) -> Float64:
 
 
 def hit_ratio(ranks: Ranks, cutoff: int) -> float:
-    """Return the share of test items that are among the first ones.
+    """Return the share of test items that are among the first `cutoff` items.
 
     Args:
         ranks: The ranks of the test items; ties count by their expectation under a fair coin.
-        cutoff: How many are the first.
+        cutoff: The length of the list.
     """
     return compute_mean(compute_hits(ranks, cutoff))
 
@@ -187,12 +190,14 @@ def summarize_ranks(
 def compute_mean(values: Float64) -> float:
     """Return the mean over people, of whom there must be one."""
     if not len(values):
-        raise DataError("to be tested, somebody must have two interactions and an untouched item")
+        raise DataError(
+            "nobody can be tested: a person must have two interactions and an untouched item"
+        )
     return float(values.mean())
 
 
 def count_exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
-    """Count for each item the lists of `length` that have it; a list has only untouched items."""
+    """Count for each item the lists that contain it; lists have `length` untouched items."""
     _, lists = rank_and_list(Factors(X, V), histories, length=length)
     return count_listed(lists, histories.n_items)
 
@@ -244,7 +249,8 @@ class Interval:
 
     mean: float
     half_width: float | None
-    runs: int
+    values: tuple[float, ...]
+    """The number of each run."""
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> Self:
@@ -257,9 +263,11 @@ class Interval:
         if n == 0:
             raise DataError("a mean needs at least one run")
         if n == 1:
-            return cls(float(values[0]), None, 1)
-        t = float(special.stdtrit(n - 1, INTERVAL_QUANTILE))
-        return cls(float(np.mean(values)), t * float(np.std(values, ddof=1)) / sqrt(n), n)
+            return cls(float(values[0]), None, tuple(values))
+        half_width = float(special.stdtrit(n - 1, INTERVAL_QUANTILE)) * float(
+            np.std(values, ddof=1)
+        )
+        return cls(float(np.mean(values)), half_width / sqrt(n), tuple(values))
 
     def __str__(self) -> str:
         return f"{self.mean:.4f}" + ("" if self.half_width is None else f" ± {self.half_width:.4f}")

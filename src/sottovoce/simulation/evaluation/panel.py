@@ -17,11 +17,11 @@ PANEL_CUTOFF = 10
 
 
 def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
-    """Leave out one item of everybody, and draw others that they never touched.
+    """Make a panel: a test item of each person, and negatives that the person never touched.
 
     Args:
-        data: The people; its items must be those of the catalogue, in its order. Somebody who
-            cannot be tested is not on the panel.
+        data: The people. Its items must be those of the catalogue, in the same order. People who
+            cannot be tested are left out.
         catalogue: The hash of the catalogue.
         seed: The seed of all draws.
     """
@@ -43,7 +43,7 @@ def measure_on_panel(model: WideModel, panel: Panel) -> float:
 
 
 def measure_popularity_on_panel(panel: Panel, tags: Tags) -> float | None:
-    """Return HR@10 of what most people touched, with the same tags and nothing learned.
+    """Return HR@10 of popularity with the same tags, without a trained model.
 
     Returns:
         None where the panel does not say how many people touched each item.

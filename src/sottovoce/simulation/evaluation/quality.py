@@ -30,7 +30,7 @@ Int64 = NDArray[np.int64]
 
 # What is measured by default.
 DEFAULT_METRICS = ("hr@10", "ndcg@10", "mrr@10", "recall@10", "coverage@10")
-# Among metrics: the number of other items that a test item is ranked with.
+# Name of the number of negatives in a result with metrics.
 NEGATIVES_METRIC = "negatives"
 
 
@@ -38,7 +38,7 @@ class Evaluation(dict[str, float]):
     """Metrics by name, as means over people, with the values of each person.
 
     Args:
-        people: Who was tested: the rows of a matrix, or the ids of a table.
+        people: The people who were tested: rows of a matrix, or ids of a table.
     """
 
     def __init__(self, people: NDArray[Any]):
@@ -46,7 +46,7 @@ class Evaluation(dict[str, float]):
         self.people = people
         """Who was tested."""
         self.by_person: dict[str, NDArray[np.float64]] = {}
-        """The values of each metric that a person has one of, in the order of `people`."""
+        """The values of metrics that are computed for single people, in the order of `people`."""
 
 
 def measure_scores(
@@ -60,8 +60,8 @@ def measure_scores(
 
     Args:
         scorer: The model.
-        histories: What each person has.
-        hidden: What is to be found, a row for each person.
+        histories: The items that each person has.
+        hidden: The test items, any number for each person.
         metrics: Names such as "ndcg@100".
         negatives: Other items that the hidden ones of each person are ranked with, as
             `sample_negatives` draws them; None: all. Metrics of lists are of the whole catalogue.
@@ -92,13 +92,12 @@ def summarize(
     negatives: Int32 | None,
 ) -> Evaluation:
     """Return metrics of ranks and lists."""
-    n_hidden = np.diff(hidden.indptr)
+    n_hidden, touched = np.diff(hidden.indptr), histories.popularity()
     people = np.flatnonzero(n_hidden)
     result = Evaluation(people)
     for metric in metrics:
         name, cut = str(metric), lists[:, : metric.cutoff]
         if metric.kind in LIST_METRICS:
-            touched = histories.popularity()
             result[name] = measure_exposure(metric.kind, cut, touched, histories.n_users)
             if metric.kind == "novelty":
                 result.by_person[name] = compute_novelty(cut, touched, histories.n_users)[people]

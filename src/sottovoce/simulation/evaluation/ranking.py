@@ -26,9 +26,10 @@ Int64 = NDArray[np.int64]
 
 # Items that a test item is ranked with, in the paper and in all tables of this project.
 DEFAULT_NEGATIVES = 99
-# People who are tested after an epoch that is not the last, at most.
+# Maximum number of people who are tested after each epoch except the last, which tests everybody.
 PEOPLE_PER_EPOCH_TEST = 10_000
-# Groups of items for each place of a list: the more, the fewer items are sorted.
+# `_list_best` divides the items into this many groups for each place of a list. With more groups,
+# fewer items remain to be sorted.
 GROUPS_PER_PLACE = 8
 # Users whose scores a thread has in memory at a time: few, so that a cache holds them.
 USERS_PER_BLOCK = 64
@@ -76,21 +77,22 @@ class Candidates:
 def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -> Candidates:
     """Draw distinct items that each user never touched, to rank the test item against.
 
-    Each user has a random stream, keyed by the seed and their number. So the same split and seed
-    give the same candidates on any machine, and to a part of the people.
+    Each user has a random stream, keyed by the seed and the user's number. So the same split and
+    seed give the same candidates on any machine. A split of only some of the users gives them the
+    same candidates as a split of all.
 
     Args:
         split: The training histories and the test items.
         negatives: Items for each user, or all untouched ones where these are fewer. 0: the whole
             catalogue.
         seed: The seed of the draws.
-        first: The number of the first user.
+        first: The number of the first user of the split; the others follow.
     """
     if negatives < 0:
         raise SettingsError(f"negatives must not be negative, got {negatives}")
-    own = split.excluded_from_ranking
-    items = np.full((own.n_users, min(negatives, own.n_items)), -1, np.int32)
-    for users in _split_users(own.n_users) if negatives else ():
+    excluded = split.excluded_from_ranking
+    items = np.full((excluded.n_users, min(negatives, excluded.n_items)), -1, np.int32)
+    for users in _split_users(excluded.n_users) if negatives else ():
         items[users] = _draw_untouched(split, users, items.shape[1], seed, first)
     return Candidates(items, split)
 
@@ -98,11 +100,11 @@ def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -
 def _draw_untouched(
     split: Split, users: Int64, negatives: int, seed: int, first: int
 ) -> NDArray[np.int32]:
-    """Draw items for some users, again where an item is touched or drawn already."""
-    some, test = split.excluded_from_ranking.take(users), split.test[users]
+    """Draw items for some users, and draw again if an item is touched or was drawn before."""
+    excluded, test = split.excluded_from_ranking.take(users), split.test[users]
     n_items = split.train.n_items
     taken = np.zeros((len(users), n_items), np.bool_)
-    taken[some.users_of_entries(), some.indices] = True
+    taken[excluded.users_of_entries(), excluded.indices] = True
     tested = np.flatnonzero(test >= 0)
     # A test item must not compete with itself.
     taken[tested, test[tested]] = True
@@ -111,7 +113,8 @@ def _draw_untouched(
     # SplitMix64, a stream for each user: no two users share a starting state.
     seed_word = _mix(np.array([seed], np.uint64) + SPLITMIX_STEP)
     start = _mix(seed_word ^ (users + first).astype(np.uint64))
-    # Users who touched nearly everything would draw too often: their free items are shuffled.
+    # Users who touched nearly everything would have to draw too often. Shuffle their free items
+    # instead.
     shuffles = 2 * wanted > n_free
     for user in np.flatnonzero(shuffles):
         free = np.flatnonzero(~taken[user])
@@ -128,13 +131,13 @@ def _draw_untouched(
         nth = np.cumsum(is_new, axis=1) - 1
         selected = is_new & (nth < wanted[drawing, None])
         out[drawing[row[selected]], nth[selected]] = draws[selected]
-        # Those who still lack items draw twice as many, which begin with the same ones.
+        # Users who still lack items repeat their draws from the beginning, and draw twice as many.
         drawing, n_draws = drawing[nth[:, -1] + 1 < wanted[drawing]], 2 * n_draws
     return out
 
 
 def _shuffle_beginning(items: Int64, length: int, start: np.uint64) -> Int64:
-    """Shuffle items in place, as far as the first `length`, and return these."""
+    """Move `length` random items to the front, in place, and return them in random order."""
     places = np.arange(length)
     others = places + _draw_below(start, places, len(items) - places)
     for place, other in zip(places, others, strict=True):
@@ -143,7 +146,11 @@ def _shuffle_beginning(items: Int64, length: int, start: np.uint64) -> Int64:
 
 
 def _draw_below(start: NDArray[np.uint64] | np.uint64, nth: Int64, below: Int64 | int) -> Int64:
-    """Return the nth numbers of streams: upper 32 bits scaled, uniform to within n / 2^32."""
+    """Return the numbers at positions `nth` of streams, each from 0 to `below` - 1.
+
+    The upper 32 bits of a word are scaled, so a probability is wrong by at most `below` / 2^32 of
+    itself.
+    """
     words = _mix(start + (nth + 1).astype(np.uint64) * SPLITMIX_STEP)
     scaled = (words >> np.uint64(32)) * np.asarray(below).astype(np.uint64)
     return np.asarray(scaled >> np.uint64(32)).astype(np.int64)
@@ -197,7 +204,7 @@ def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
 def _rank_sampled(
     X: Float32, V: Float32, users: Int64, tests: NDArray[np.int32], items: NDArray[np.int32]
 ) -> Ranks:
-    """Rank a test item of each of these users among the items of its row; -1 is no item."""
+    """Rank each user's test item among the items in the user's row, in which -1 is no item."""
     better, ties = np.zeros((2, len(users)), np.int64)
     for begin in range(0, len(users), USERS_PER_BLOCK):
         some = slice(begin, begin + USERS_PER_BLOCK)
@@ -213,14 +220,17 @@ def _rank_sampled(
 def sample_negatives(
     histories: Histories, hidden: Histories, negatives: int, seed: int
 ) -> NDArray[np.int32]:
-    """Draw items that each person neither has nor is tested on, as `sample_candidates` does."""
+    """Draw items that each person neither has nor is tested on, as `sample_candidates` does.
+
+    Here a person may have several test items, which are the person's row of `hidden`.
+    """
     both = Histories.from_csr(histories.to_csr() + hidden.to_csr())
     no_tests = np.full(histories.n_users, -1, np.int32)
     return sample_candidates(Split(both, no_tests, "random", seed), negatives, seed).items
 
 
 def rank_hidden(X: Float32, V: Float32, histories: Histories, hidden: Histories) -> Ranks:
-    """Rank each entry of `hidden` by `x . v` among all items that its person does not have."""
+    """Rank each test item in `hidden` by `x . v` among all items that its person does not have."""
     return rank_and_list(Factors(X, V), histories, hidden)[0]
 
 
@@ -231,22 +241,23 @@ def rank_and_list(
     length: int = 0,
     negatives: NDArray[np.int32] | None = None,
 ) -> tuple[Ranks, NDArray[np.int32]]:
-    """Rank hidden items, and list the best items of each person.
+    """Rank test items, and list the best items of each person.
 
-    Every item is scored once for both. The last digits of scores depend on the machine, which
-    multiplies matrices in an order of its own.
+    Every item is scored once for both purposes. The last digits of scores depend on the machine,
+    because libraries add the products of a matrix multiplication in different orders.
 
     Args:
         scorer: The model.
-        histories: What each person has, which is neither ranked nor listed.
-        hidden: What is ranked, a row for each person; None: nothing.
+        histories: The items that each person has. They are neither ranked nor listed.
+        hidden: The test items, any number for each person. None ranks nothing.
         length: The length of the lists.
-        negatives: What a hidden item is ranked with besides its person's others, N x n, -1 where
-            there are no more; None: the whole catalogue. Lists are of the whole catalogue anyway.
+        negatives: Items that each of a person's test items is ranked with, N x n, with -1 where a
+            person has fewer. The person's other test items are added to them. None ranks among the
+            whole catalogue. Lists are always made from the whole catalogue.
 
     Returns:
-        The rank of each entry of `hidden`, and N x length items, best first and -1 where there are
-        no more. Items with equal scores come in the order of their numbers.
+        The rank of each entry of `hidden`, and the lists: N x length items, best first, with -1
+        where there are no more. Items with equal scores come in the order of their numbers.
     """
     n = histories.n_users
     better, ties = np.zeros((2, 0 if hidden is None else hidden.n_interactions), np.int64)
@@ -254,23 +265,24 @@ def rank_and_list(
 
     def rank_block(users: Int64) -> None:
         scores = np.require(scorer.score(users), np.float32, ["C", "W"])
-        own = histories.slice(int(users[0]), int(users[-1]) + 1)
-        # Below every score: what a person has is neither listed nor better than a hidden item.
-        scores[own.users_of_entries(), own.indices] = -np.inf
+        block = histories.slice(int(users[0]), int(users[-1]) + 1)
+        # A person's own items are neither listed nor better than a test item.
+        scores[block.users_of_entries(), block.indices] = -np.inf
         if hidden is not None:
             for row, user in zip(scores, users, strict=True):
                 tested, competitors = row[hidden[user]], row
                 if negatives is not None:
                     others = negatives[user]
                     competitors = np.concatenate([tested, row[others[others >= 0]]])
-                for entry, own_score in enumerate(tested, hidden.indptr[user]):
-                    better[entry] = np.count_nonzero(competitors > own_score)
-                    # An item ties with itself, which does not count.
-                    ties[entry] = np.count_nonzero(competitors == own_score) - 1
+                for entry, score in enumerate(tested, hidden.indptr[user]):
+                    better[entry] = np.count_nonzero(competitors > score)
+                    # The test item is among the competitors and ties with itself.
+                    ties[entry] = np.count_nonzero(competitors == score) - 1
         if length:
             lists[users] = _list_best(scores, length)
 
-    # Threads that multiply small matrices with threads of their own would wait for each other.
+    # If each thread multiplied its small matrices with several BLAS threads, all would wait for
+    # each other.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(cpu_count()) as threads:
         # An error of a thread is raised here.
         deque(threads.map(rank_block, _split_users(n)), maxlen=0)
@@ -282,14 +294,15 @@ def _list_best(scores: Float32, length: int) -> NDArray[np.int32]:
     n_items = scores.shape[1]
     n = min(length, n_items)
     lists = np.full((len(scores), length), -1, np.int32)
-    # The n best of the maxima of groups of items bound the n best of all: faster than sorting.
+    # Divide the items into groups. The n-th largest maximum of a group is a lower bound of the n-th
+    # best score, so only items above it need to be sorted.
     n_groups = min(GROUPS_PER_PLACE * n, n_items)
     grouped = scores[:, : n_items - n_items % n_groups].reshape(len(scores), -1, n_groups)
     bound = np.partition(grouped.max(axis=1), n_groups - n, axis=1)[:, [n_groups - n]]
     selected = scores >= bound
     n_selected = np.count_nonzero(selected, axis=1)
     for row in np.flatnonzero(n_selected > n_groups):
-        # Many items tie: the first ones are taken.
+        # Many items tie with the n-th best: take those with the lowest numbers.
         last = np.partition(scores[row], n_items - n)[n_items - n]
         ties = np.flatnonzero(scores[row] == last)
         selected[row] = scores[row] > last
@@ -316,7 +329,7 @@ def select_tested(candidates: Candidates, better: Int64, ties: Int64) -> Ranks:
 
 def find_testable_users(candidates: Candidates) -> NDArray[np.bool_]:
     """Return a mask of the users with a test item and another item to rank it with."""
-    has_test, own = candidates.split.test >= 0, candidates.split.excluded_from_ranking
+    has_test, excluded = candidates.split.test >= 0, candidates.split.excluded_from_ranking
     if candidates.full:
-        return np.asarray(has_test & (own.n_items - np.diff(own.indptr) > 1))
+        return np.asarray(has_test & (excluded.n_items - np.diff(excluded.indptr) > 1))
     return np.asarray(has_test & (candidates.items[:, 0] >= 0))

@@ -1,4 +1,4 @@
-"""What devices know besides the model, and the ranks of what they recommend with it."""
+"""The side information of devices, and the ranks of what they recommend with it."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,12 +19,12 @@ from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_fact
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-# Entries of the systems that are solved together: what a cache holds.
+# Entries of the systems that are solved together, so that a cache holds them.
 NUMBERS_PER_BLOCK = 1 << 18
 # Numpy solves for about this time before a loop is compiled, which takes as long. So nobody waits
 # more than twice as long as with the better choice, and small work waits for no compiler.
 MAX_NUMPY_SECONDS = 3.0
-# Products that numpy adds up in a second, about.
+# Approximate number of products that numpy adds up in a second.
 STEPS_PER_SECOND = 1e8
 
 
@@ -52,7 +52,7 @@ class SideInformation:
 
     tags: Tags
     weights: Float64 | None
-    """Weights of the training entries, by their order; None: all weigh alike."""
+    """Weights of the training entries, by their order in time; None: all weigh alike."""
 
     @classmethod
     def from_split(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Self:
@@ -62,8 +62,8 @@ class SideInformation:
             data: The data with its tags.
             split: The training histories, with times where the data has them.
             tags: Whether tags are known.
-            time: Whether the order is known; None: unless the split is random, where the test item
-                may be of any time.
+            time: Whether the order in time is known. None means that it is known unless the split
+                is random, because then a test item may be older than training items.
 
         Raises:
             DataError: The data has no timestamps.

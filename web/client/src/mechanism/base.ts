@@ -78,8 +78,12 @@ export interface ReadableReport {
   readonly index: number;
   /** Sign of the direction: 1 is plus, 0 is minus. */
   readonly bit: 0 | 1;
-  /** Row of the item for `coordinate`; for other mechanisms, a row of all blocks. */
+  /**
+   * Row r of the direction (r, f): for `coordinate` the row of an item, for other mechanisms the
+   * row of a block, counted over all blocks.
+   */
   readonly row: number;
+  /** Factor f of the direction. */
   readonly column: number;
   /**
    * Whether the true sign was kept or turned round, or the report was replaced by a uniform draw.

@@ -60,9 +60,7 @@ export async function makeReports(
   words: BigUint64Array,
 ): Promise<EncodedReports> {
   if (V.rows !== manifest.items || V.columns !== manifest.terms.factors) {
-    throw new SettingsError(
-      `the item matrix must have the shape that the manifest states, not ${V.rows} x ${V.columns}`,
-    );
+    throw new SettingsError(`the item matrix must not be ${V.rows} x ${V.columns}`);
   }
   const x = solveUserVector(V, own, manifest.alpha, manifest.regularization);
   const person = { manifest, V, own: sortRows(own, V.rows), x };

@@ -1,4 +1,4 @@
-/** Asks for consent to terms, and for consent to new terms. */
+/** Asks for consent to terms, and later to new terms that are worse. */
 
 import type { Offer } from "sottovoce-client";
 import { type Amount, computeLimit } from "sottovoce-client";
@@ -60,7 +60,10 @@ export async function askForConsent(
   return isAccepted ? displayed : null;
 }
 
-/** Create the note about this browser's other ledgers, which the figures omit. */
+/**
+ * Create the note about what this browser spent in earlier ledgers, which the other figures do not
+ * include.
+ */
 function createEarlierNote(earlierEpsilon: number): HTMLElement[] {
   return earlierEpsilon > 0 ? [h("p", {}, formatEarlier(earlierEpsilon))] : [];
 }
@@ -71,7 +74,7 @@ async function makeParagraphs({ terms }: Offer, limit: number, ask: Ask): Promis
   return sentences.map((sentence) => h("p", {}, sentence));
 }
 
-/** Create the fold with all other details that are accepted. */
+/** Create the collapsible section with the limit and all details of the terms. */
 function createDetails(id: string, offer: Offer, limit: HTMLElement): HTMLElement {
   const descriptions = describeTerms(offer);
   const numbers = listTermNumbers(offer);
@@ -115,7 +118,7 @@ export async function askForNewTerms(
     id: "new-terms-dialog",
     title: "Accept the new terms?",
     content: [
-      h("p", {}, "The server signed these terms. Against those you accepted before:"),
+      h("p", {}, "The server signed new terms. Compared with those that you accepted before:"),
       h("ul", { class: "terms", id: "worse-terms" }, ...worse.map((change) => h("li", {}, change))),
       ...(await makeParagraphs(offer, limit, ask)),
       createDetails("new-terms", offer, h("p", {}, meaning)),

@@ -5,8 +5,8 @@ when all batches have come, and drops the chunks. So an epoch runs from the firs
 shuffle to the last chunk.
 """
 
-# The proxy's process imports this module, and its memory is measured: so nothing of a server or a
-# simulator is imported here.
+# The process of the proxy imports this module, and its memory is measured. So this module imports
+# nothing of a server or a simulator.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,7 +66,7 @@ class StandInServer:
 
 
 class CountingStore(ProxyStore):
-    """A store that counts its transactions: each is one sync of the disk."""
+    """A store that counts its transactions, each of which waits for the disk once."""
 
     commits: SharedCount
 

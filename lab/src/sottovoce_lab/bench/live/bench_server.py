@@ -91,7 +91,7 @@ class BenchServer:
 
     @contextmanager
     def open_fresh_server(self, folder: Path, opener: Opener) -> Iterator[Server]:
-        """Open a copy of the server, with its own database, that has not counted anything."""
+        """Open a server on a new copy of the database, in which nothing is counted yet."""
         folder.mkdir(parents=True)
         shutil.copy(self.folder / "server.sqlite", folder)
         settings = replace(self.settings, database=_format_url(folder))

@@ -23,14 +23,15 @@ from sottovoce_lab.bench.timing import (
 
 @dataclass(frozen=True)
 class Counting:
-    """One epoch, counted in a process of its own."""
+    """Memory of a server that counts one epoch in a separate process."""
 
     reports: int
     opened_for_real: bool
-    """Whether reports were sealed and opened; else a stand-in takes their bytes as they are."""
+    """Whether reports were encrypted and decrypted; otherwise `FakeOpener` took random bytes."""
     memory: ResidentMemory
     opener: int | None
-    """Most resident bytes of a process that opens; None if there was none."""
+    """Largest number of resident bytes of a process that decrypts reports; None without such a
+    process."""
 
 
 class FakeOpener:
@@ -88,7 +89,10 @@ def measure_counting(
 def count_epoch(
     bench: BenchServer, folder: Path, chunks: Path, processes: int, pipe: Connection
 ) -> None:
-    """Take all chunks and send the memory to the pipe; without processes nothing is opened."""
+    """Count all chunks and send the used memory to the pipe.
+
+    If `processes` is 0, `FakeOpener` replaces decryption.
+    """
     pool = OpenerPool(processes) if processes else None
     with bench.open_fresh_server(folder, pool or FakeOpener()) as server:
         start, epoch = read_resident_bytes(os.getpid()), bench.signed.manifest.epoch

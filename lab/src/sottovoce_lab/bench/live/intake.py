@@ -1,4 +1,7 @@
-"""The proxy's intake: a real process on loopback that syncs its disk, under a maximal load."""
+"""The proxy's intake: a real process that takes batches over loopback as fast as it can.
+
+The proxy waits for its disk as in operation.
+"""
 
 import os
 import socket
@@ -29,7 +32,7 @@ from sottovoce_lab.bench.timing import (
 
 # Connections over which batches are sent at the same time.
 N_CONNECTIONS = 64
-# CPU time is counted in steps of this length.
+# Linux counts CPU time in steps of this length; shorter times count as one step.
 CPU_CLOCK_SECONDS = 0.01
 # A proxy must be ready, and deliver its epoch, within this time.
 PROXY_TIMEOUT_SECONDS = 120.0
@@ -43,15 +46,15 @@ class Intake:
     reports_each: int
     rounds: int
     per_cpu_second: Spread
-    """Batches in a second of CPU time of the proxy's process."""
+    """Batches per CPU second of the proxy."""
     mixed_per_cpu_second: Spread
-    """Batches that are mixed and delivered after the epoch, in a second of CPU time."""
+    """Batches that are mixed and delivered after the epoch, per CPU second of the proxy."""
     per_second: Spread
-    """Batches in a second; proxy and sender share the machine."""
+    """Batches per second; proxy and sender share the machine."""
     per_sync: Spread
-    """Batches that share one synced transaction."""
+    """Mean number of batches in a transaction."""
     sender_busy: Spread
-    """Share of the time that the sender's process was on a core; at 1 the sender was measured."""
+    """CPU seconds of the sender divided by the time. Near 1, the sender limits the rate."""
     memory: list[ResidentMemory]
     """Memory of the proxy over the whole epoch, round by round."""
 
@@ -116,7 +119,10 @@ def _measure_round(
 def measure_dummies(
     bench: BenchServer, folder: Path, *, dummies: int, rounds: int, watch: Watch
 ) -> Spread:
-    """Measure dummies in a second of a core: drawn, sealed and synced to a new store each round."""
+    """Measure how many dummies a proxy draws, seals and stores per CPU second.
+
+    Each round has a new store.
+    """
     watch(f"a proxy draws {rounds} x {dummies:,} dummies")
     rates = []
     for number in range(rounds):
@@ -151,7 +157,7 @@ def _wait_until(condition: Callable[[], bool], process: SpawnProcess) -> None:
     deadline = time.monotonic() + PROXY_TIMEOUT_SECONDS
     while not condition():
         if not process.is_alive() or time.monotonic() > deadline:
-            raise UnavailableError("the measured proxy ended, or does not go on")
+            raise UnavailableError("the measured proxy exited or stopped answering")
         time.sleep(0.02)
 
 

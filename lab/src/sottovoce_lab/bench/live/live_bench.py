@@ -26,17 +26,21 @@ class LiveBenchPlan:
     """How many rounds, processes, batches and reports are measured."""
 
     repeats: int = setting(5, "rounds", min_value=1)
-    processes: int = setting(0, "compared with 1; 0: as many as there are cores")
+    processes: int = setting(
+        0, "processes that open reports, compared with one process; 0: one for each core"
+    )
     chunk: int = setting(
         MAX_CHUNK_REPORTS, "reports in a chunk", min_value=1, max_value=MAX_CHUNK_REPORTS
     )
     batches: int = setting(
-        10_000, "in an epoch at the proxy; the server's epoch has as many reports", min_value=1
+        10_000, "batches in an epoch; the server's epoch has all their reports", min_value=1
     )
-    reports: int = setting(100, "k: in a batch", min_value=1)
-    items: int = setting(1000, "M", min_value=1)
+    reports: int = setting(100, "k: reports in a batch", min_value=1)
+    items: int = setting(1000, "M: items in the catalogue", min_value=1)
     full: bool = setting(
-        default=False, help="whether the server's epoch is sealed and opened for real"
+        default=False,
+        help="whether the reports of the server's epoch are encrypted and decrypted; otherwise "
+        "random bytes stand for them",
     )
 
     def __post_init__(self) -> None:
@@ -53,7 +57,7 @@ class LiveBenchResult:
     core: CoreRate
     intake: Intake
     dummies: Spread
-    """Dummies in a second of a core of the proxy."""
+    """Dummies that the proxy makes per CPU second."""
     tokens: TokenRates
     counting: Counting
     units: UnitCosts
@@ -62,7 +66,7 @@ class LiveBenchResult:
 def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
     """Measure everything, with databases in a temporary folder on a real disk (see TMPDIR)."""
     cores = os.cpu_count() or 1
-    # One process is the unit of all costs; several show whether they scale.
+    # All costs are those of one process. Several processes show whether the rate grows with them.
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         folder = Path(name)
@@ -93,24 +97,24 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
 
 @dataclass(frozen=True)
 class UnitCosts:
-    """Costs of one report, batch or device: seconds of one core of this machine, exact bytes."""
+    """Costs of one report, batch or device: CPU seconds on this machine, and exact bytes."""
 
     reports: int
     """k, reports in a batch."""
     items: int
     """Items in the catalogue."""
     opening: float
-    """Seconds of a report at the server: opened, checked, counted, synced."""
+    """CPU seconds in which the server opens, checks, counts and stores a report."""
     intake: float
-    """Seconds of a batch at the proxy: accepted, synced, acknowledged."""
+    """CPU seconds in which the proxy accepts, stores and acknowledges a batch."""
     mixing: float
-    """Seconds of a batch at the proxy: mixed and sent to the server."""
+    """CPU seconds in which the proxy mixes a batch and sends it to the server."""
     dummy: float
-    """Seconds of a dummy at the proxy: drawn, sealed, synced; then it is mixed like a report."""
+    """CPU seconds in which the proxy draws, seals and stores a dummy; mixing is not included."""
     up: int
     """Bytes that a device sends in an epoch, without HTTP and TLS."""
     down: int
-    """Bytes that a device fetches in an epoch: manifest and model, not compressed."""
+    """Bytes that a device fetches in an epoch: manifest and model, uncompressed."""
     catalogue: int
     """Bytes that a device fetches once for each version of the catalogue."""
 
@@ -151,16 +155,18 @@ class UnitCosts:
 
 @dataclass(frozen=True)
 class EpochCosts:
-    """Costs of one epoch; bytes are those of all devices together."""
+    """Costs of one epoch; bytes are those of all devices or proxies together."""
 
     people: int
     reports: int
     server_core_hours: float
     proxy_core_hours: float
     up: int
-    """Bytes from devices to proxies; from proxies to server it is 56 bytes less a batch."""
+    """Bytes that devices send to proxies. Proxies send 56 bytes less for each batch to the
+    server."""
     down: int
+    """Bytes that devices fetch."""
     proxy_disk: int
-    """Most bytes at a time, of all proxies together."""
+    """Largest number of bytes that proxies store at the same time."""
     server_disk: int
-    """Bytes until the epoch is applied."""
+    """Bytes that the server stores until the epoch is applied."""

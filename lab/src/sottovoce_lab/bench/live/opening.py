@@ -45,9 +45,9 @@ class OpeningRate:
     seconds: list[float]
     """Seconds round by round."""
     per_second: Spread
-    """Reports in a second."""
+    """Reports per second."""
     of_raw: Spread
-    """Share of the raw X25519 rate of the same processes in the same round."""
+    """Rate divided by that of raw X25519 with as many processes in the same round."""
 
 
 def measure_opening(
@@ -88,9 +88,9 @@ class CoreRate:
     """The rate of one core by CPU time, which excludes other work on the machine."""
 
     per_second: Spread
-    """Reports that the server opens, checks, counts and syncs in a second."""
+    """Reports that the server opens, checks, counts and stores per CPU second."""
     of_raw: Spread
-    """Share of the raw X25519 rate, round by round."""
+    """Rate divided by that of raw X25519 in the same round."""
 
 
 def measure_core(
@@ -129,7 +129,7 @@ def _make_contenders(
     number: int,
     chunks: list[Chunk],
 ) -> list[Contender]:
-    """Return contenders that each do the work of one chunk, a different one in every round."""
+    """Return contenders. Each does the work of one chunk, and has another chunk in every round."""
     reports = chunks[0].reports
     shares = [(len(part),) for part in np.array_split(np.arange(reports), number)]
     to_decrypt, to_count = cycle(chunks), cycle(chunks)
@@ -175,7 +175,7 @@ def _split(sealed: bytes, parts: int) -> Iterator[bytes]:
 
 
 class Workers:
-    """A context manager of processes that do the same job at the same time, one job or more."""
+    """Processes that do the same job at the same time; a context manager."""
 
     def __init__(self, processes: int):
         context = get_context("spawn")
@@ -225,7 +225,7 @@ def _run_jobs(pipe: Connection) -> None:
 
 
 def prepare_exchange(number: int) -> Callable[[], None]:
-    """Prepare X25519 exchanges with parsed keys: the most that a core can do."""
+    """Prepare X25519 exchanges with parsed keys, an upper bound of what a core can open."""
     private = X25519PrivateKey.generate()
     peers = [X25519PrivateKey.generate().public_key() for _ in range(N_PUBLIC_KEYS)]
 
@@ -238,7 +238,7 @@ def prepare_exchange(number: int) -> Callable[[], None]:
 
 
 def prepare_exchange_from_bytes(number: int) -> Callable[[], None]:
-    """Prepare X25519 exchanges with keys in the form in which they come over a network."""
+    """Prepare X25519 exchanges that also parse the keys from bytes."""
     private = X25519PrivateKey.generate()
     peers = [
         X25519PrivateKey.generate().public_key().public_bytes_raw() for _ in range(N_PUBLIC_KEYS)

@@ -29,11 +29,11 @@ class Load:
 
 @dataclass(frozen=True)
 class SendResult:
-    """The time that sending took, and what came of it."""
+    """The time that sending took, and the number of accepted batches."""
 
     seconds: float
     cpu_seconds: float
-    """CPU time of the sender: it must be far below `seconds`, else the sender was measured."""
+    """CPU time of the sender. If it is near `seconds`, the sender limits the measured rate."""
     accepted: int
 
 
@@ -45,7 +45,7 @@ def send(load: Load) -> SendResult:
 
 
 async def _send_all(load: Load) -> int:
-    # The connections share one iterator: each takes the next batch when its last one is answered.
+    # The connections share one iterator. Each takes the next batch when its last one is answered.
     remaining = iter(range(load.batches))
     connections = (_send_on_connection(load, remaining) for _ in range(load.connections))
     return sum(await asyncio.gather(*connections))

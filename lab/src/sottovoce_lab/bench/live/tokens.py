@@ -18,13 +18,16 @@ from sottovoce_lab.bench.timing import Spread, Watch
 
 @dataclass(frozen=True)
 class TokenRates:
-    """Tokens in a second of one core."""
+    """Tokens per CPU second."""
 
     issued: Spread
-    """Attestation checked, evaluated with its proof, and synced together with many others."""
+    """Tokens that a proxy issues: it checks the attestation, evaluates the request with a proof,
+    and writes the record to disk in one transaction with many others."""
     redeemed: Spread
+    """Tokens that a proxy checks when batches arrive."""
     created: Spread
-    """Blinded, and finalised after a check of the proof, on a device."""
+    """Tokens that a device makes: it blinds the request, checks the proof and finalises the
+    token."""
 
 
 def measure_tokens(
@@ -52,8 +55,8 @@ def _measure_round(signed: SignedManifest, folder: Path) -> tuple[float, float, 
         without_key = replace(
             signed.manifest, terms=replace(signed.manifest.terms, accounts=True), public_key=None
         )
-        # A proxy announces a key after its first manifest, and issues tokens after one that names
-        # it.
+        # A proxy announces its key after the first manifest. It issues tokens once a manifest names
+        # this key.
         accounts.follow(SignedManifest.make(without_key, signer))
         with_key = replace(without_key, next_token_key=accounts.announced_key)
         accounts.follow(SignedManifest.make(with_key, signer))
@@ -66,7 +69,7 @@ def _measure_round(signed: SignedManifest, folder: Path) -> tuple[float, float, 
             lambda: accounts.issue_tokens([accounts.check_request(body) for body in requests])
         )
     issuer, tokens = Issuer(os.urandom(32)), []
-    # Answers are prepared first: evaluating is the proxy's work, and only a device's is timed.
+    # Prepare the proxy's answers first: only the work of the device is timed.
     waiting = [blind_token(os.urandom(16)) for _ in range(MAX_REQUESTS_PER_TRANSACTION)]
     answers = [issuer.evaluate(element) for element, _ in waiting]
     began = time.process_time()
@@ -79,7 +82,7 @@ def _measure_round(signed: SignedManifest, folder: Path) -> tuple[float, float, 
 
 
 def _measure_rate(work: Callable[[], object]) -> float:
-    """Return the tokens of a whole transaction in a second of processor time."""
+    """Run work on the tokens of one full transaction, and return tokens per CPU second."""
     began = time.process_time()
     work()
     return MAX_REQUESTS_PER_TRANSACTION / (time.process_time() - began)
