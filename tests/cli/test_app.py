@@ -1,4 +1,4 @@
-"""The edge of the program: help at once, errors in a line or two, what is missing is named."""
+"""The program as a whole: fast help, short errors, and the names of missing packages."""
 
 import inspect
 import os

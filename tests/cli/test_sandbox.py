@@ -21,7 +21,7 @@ DATA = "synthetic:N=60,M=30,seed=0"
 
 
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    """Set up and changed, but not run."""
+    """Set up a system with these options, but do not run it."""
     monkeypatch.setattr("sottovoce.cli.sandbox._run_up", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     make_caller(app)("up", folder, *arguments)

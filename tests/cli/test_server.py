@@ -179,7 +179,7 @@ def test_backup_is_written(config: Path, tmp_path: Path) -> None:
 
 @contextmanager
 def running(config: Path) -> Iterator[subprocess.Popen[str]]:
-    """`sottovoce server run` as an operator starts it, in a process of its own."""
+    """Run `sottovoce server run` in a process of its own, as an operator does."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sottovoce", "server", "run", "--config", str(config)],
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A crash anywhere: one batch an epoch, charged once, sent again byte for byte."""
+"""Crashes at any step: an epoch has one batch, charged once and sent again byte for byte."""
 
 import tempfile
 from collections import Counter

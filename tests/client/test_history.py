@@ -1,4 +1,4 @@
-"""What was touched: its order, how it is removed and forgotten, and that nothing of it is left."""
+"""The history: its order, how items are removed and forgotten, and that no trace is left."""
 
 import random
 import sqlite3
@@ -153,7 +153,7 @@ def reports_of(proxy: FakeProxy) -> list[int]:
 def sync_of(
     world: World, folder: Path, history: list[str], meanwhile: Callable[[], None] = lambda: None
 ) -> tuple[FakeProxy, SyncResult]:
-    """`meanwhile` is done once, when the history was read and nothing is kept yet."""
+    """Sync; call `meanwhile` once, after the history was read and before anything is stored."""
     proxy, left = FakeProxy(world), [meanwhile]
 
     def drawn(users: int, reports: int) -> NDArray[np.uint64]:
@@ -220,7 +220,7 @@ def pause_in(world: World, folder: Path) -> None:
 
 @pytest.fixture(params=[forget_in, pause_in])
 def stop(request: pytest.FixtureRequest, world: World, folder: Path) -> partial[None]:
-    """Return what an owner does who wants no batch to leave any more."""
+    """Return a function that stops all batches, as an owner does."""
     return partial(request.param, world, folder)
 
 

@@ -1,4 +1,4 @@
-"""A batch: its id is fresh randomness, and no mood of the process shows in it or in its time."""
+"""A batch: its id is random, and neither the process nor the history shows in it or in its time."""
 
 import time
 import warnings

@@ -1,4 +1,4 @@
-"""What is withdrawn is on no list, what is new may be, and nobody leads back to an older shelf."""
+"""The shelf: withdrawn items are on no list, new ones may be, and older shelves are refused."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A device says nothing but its reports: all else that can be seen is the same for any history.
+"""A device reveals only its reports: all else that can be seen is the same for any history.
 
 A server and a proxy that work together choose everything that is public. They see which requests a
 device sends, in which order, at what time and of what size, what it charges, and the error that it

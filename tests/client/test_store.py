@@ -1,4 +1,4 @@
-"""The folder: private, durable, refused when it is not what it must be; and the ledger in it."""
+"""The folder of a client: it is private, durable and checked; and the ledger in it."""
 
 import sqlite3
 import stat

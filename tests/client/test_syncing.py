@@ -1,4 +1,4 @@
-"""One sync: what leaves, when, how often, and what it costs; the same bytes until they arrive."""
+"""One sync: what is sent, when, how often and at which cost; a batch is sent again unchanged."""
 
 import inspect
 import os
@@ -334,7 +334,7 @@ def test_default_entropy_is_that_of_the_operating_system(
 
 
 def coins(*shares: float) -> Callable[[int], bytes]:
-    """Entropy whose draws are these shares of everything, then zeros."""
+    """Return entropy whose draws are these shares of the whole range, then zeros."""
     drawn = iter([int(share * 2**64).to_bytes(8, "little") for share in shares])
     return lambda size: next(drawn, bytes(size))
 

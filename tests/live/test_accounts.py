@@ -1,4 +1,4 @@
-"""One account, one batch in an epoch, through the whole stack; and nobody knows whose it was."""
+"""Accounts through the whole stack: one batch of an account in an epoch, which nobody can link."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

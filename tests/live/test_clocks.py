@@ -1,4 +1,4 @@
-"""A clock that is wrong by a day, of any part, and is put right again: nothing is lost or twice."""
+"""A clock of any part is wrong by a day and then right again: nothing is lost or counted twice."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Restored backups: after the server's all go on; after a proxy's nothing counts twice.
+"""Restored backups: nothing is lost after one of the server, nothing counts twice after a proxy's.
 
 A restored process is a new one over old files, as an operator would have it.
 """

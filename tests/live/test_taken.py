@@ -1,4 +1,4 @@
-"""A device pays for no epoch that its proxy shows and takes nothing of any more."""
+"""A device pays for no epoch in which its proxy takes no more batches."""
 
 from dataclasses import replace
 from pathlib import Path

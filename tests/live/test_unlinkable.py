@@ -1,4 +1,4 @@
-"""What an attacker at the server gets of a person: nothing but reports, through the whole stack.
+"""An attacker at the server gets only reports of a person, through the whole stack.
 
 That they cannot be paired: `tests/proxy/test_shuffle.py`. Lies and tags: `test_published.py` of the
 protocol, `test_attackers.py` of the client. Replays: `tests/server/test_counting.py`, and the

@@ -1,4 +1,4 @@
-"""Which key is for which epoch, whatever a server says, and what a power cut leaves."""
+"""Keys of tokens and their epochs, whatever a server claims, and power cuts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

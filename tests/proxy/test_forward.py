@@ -1,4 +1,4 @@
-"""Towards the server: what is mirrored and believed, what is told, and with which secret.
+"""The connection to the server: what is mirrored, verified and sent, and with which secret.
 
 Every way to tamper with what is published is tried in `tests/protocol/test_published.py`; what is
 fetched over HTTP in `tests/protocol/test_http.py`.
@@ -195,7 +195,7 @@ SECRET = "a very secret thing"
 
 
 class Wire:
-    """Answers as told; remembers what was asked."""
+    """A transport that gives prepared answers and records the requests."""
 
     def __init__(self, answer: Callable[[httpx.Request], httpx.Response]):
         self._answer = answer

@@ -1,4 +1,4 @@
-"""What is taken, what is refused and with which error, and how much of it."""
+"""Intake: which batches are taken or refused, with which error, and the limits of rates."""
 
 import asyncio
 import errno

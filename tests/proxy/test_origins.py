@@ -1,4 +1,4 @@
-"""Pages of other sites: those that the operator named are answered, and nobody else notices."""
+"""Pages of other sites: only origins that the operator named get an answer that they can read."""
 
 import asyncio
 import gzip
@@ -74,7 +74,7 @@ def get(world: World, path: str, origin: str | None = None, *more: tuple[str, st
 
 
 def asked_before(world: World, origin: str, path: str = "/v2/batches") -> Answer:
-    """Ask as a browser does before it sends a batch."""
+    """Send the preflight that a browser sends before a batch."""
     return within(world, lambda app: ask(app, "OPTIONS", path, headers=[("origin", origin), *ASKS]))
 
 

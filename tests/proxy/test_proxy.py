@@ -1,4 +1,4 @@
-"""One beat after the other: mirror, tell, flush, forward, go on; and the power goes at any step."""
+"""Ticks of a proxy: mirror, contact, flush, forward and continue; power cuts at any step."""
 
 import shutil
 import threading
@@ -637,7 +637,7 @@ def test_older_database_keeps_the_files_of_this_epoch(world: World, tmp_path: Pa
 
 
 class FragileWorld(World):
-    """Its disk, as it was at the moment of death, is all that the next life has."""
+    """A world that can be restarted with only what its disk had at a power cut."""
 
     def __init__(self, folder: Path, steps: int):
         super().__init__(folder, signed(dummies=DUMMIES))
@@ -652,7 +652,7 @@ class FragileWorld(World):
         self.folder, self.proxy = folder, self._proxy()
 
     def insist(self, action: Callable[[], object]) -> None:
-        """Do it; after a power cut do it again, from what the disk held."""
+        """Call a function; after a power cut, call it again with what the disk had."""
         try:
             action()
         except PowerCut:

@@ -1,4 +1,4 @@
-"""The permutation: every order equally likely; after the real flush who came with whom is gone."""
+"""The shuffle: every order is equally likely, and no trace of batches is left after a flush."""
 
 import tracemalloc
 from collections import Counter
@@ -198,12 +198,12 @@ def in_the_same_chunk(order: Order) -> int:
 
 
 def at_the_distance_of_a_batch(order: Order) -> int:
-    """Return an order in which whole batches lie one on the other."""
+    """Return the order of a proxy that stacks whole batches on each other."""
     return int((order[PEOPLE:] == order[:-PEOPLE]).sum())
 
 
 def close_together(order: Order) -> int:
-    """Minus the distances between all reports of each person, added up: large if they huddle."""
+    """Return minus the sum of distances between each person's reports: large if they are near."""
     places = np.argsort(order, kind="stable").reshape(PEOPLE, REPORTS)
     weights = 2 * np.arange(REPORTS) - REPORTS + 1
     return -int((places * weights).sum())

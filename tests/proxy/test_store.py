@@ -1,4 +1,4 @@
-"""The database: durable, private, one user, honest about what it cannot do."""
+"""The database of a proxy: durable, private, for one process, with errors that say what to do."""
 
 import shutil
 import sqlite3

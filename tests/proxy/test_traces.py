@@ -1,4 +1,4 @@
-"""What a session leaves behind: no address, agent, batch id, time or order, wherever one looks."""
+"""Traces of a session: no file has an address, agent, batch id, time or order of arrival."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What one connection and one address may use of a service: a real process, real sockets."""
+"""Limits of one connection and of one address, with a real process and real sockets."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def sent(connection: socket.socket, data: bytes) -> bool:
-    """Return whether it could be sent."""
+    """Send data, and return whether this was possible."""
     try:
         connection.sendall(data)
     except OSError:

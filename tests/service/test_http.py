@@ -1,4 +1,4 @@
-"""Requests and answers: bodies up to a cap, errors as problems, public files, what a path names."""
+"""Requests and answers: limits of bodies, errors as problems, public files and paths."""
 
 import asyncio
 import gzip

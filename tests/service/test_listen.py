@@ -1,4 +1,4 @@
-"""Who must go when all places are taken."""
+"""Which connection is closed when all places are taken."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Lines of a log: one for each event, with its time; a problem is logged once, and its end."""
+"""Log lines: one for each event, with its time, and one for the begin and end of a problem."""
 
 import json
 import logging

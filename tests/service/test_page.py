@@ -1,4 +1,4 @@
-"""The page: headers to the letter, escaping, what is not there; and the one in the package."""
+"""The page: its headers, escaping, missing files, and the page in the package."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""The real thing: a process, a socket on the loopback interface, signals. Nothing sleeps."""
+"""A running service: a process, a socket on the loopback interface, and signals."""
 
 import logging
 import signal
@@ -26,7 +26,7 @@ def request(connection: socket.socket, path: str, *headers: str) -> None:
 
 
 def answer(connection: socket.socket) -> tuple[str, str]:
-    """Head and body, read until the other side closes."""
+    """Return head and body, read until the other side closes."""
     with connection, connection.makefile("rb") as stream:
         head, _, body = stream.read().decode().partition("\r\n\r\n")
     return head.lower(), body

@@ -1,4 +1,4 @@
-"""Settings files: every kind of value, and every mistake by its name."""
+"""Settings files: every kind of value, and the error of every mistake."""
 
 import re
 from dataclasses import dataclass, field
