@@ -62,7 +62,7 @@ class Named(Mechanism):
     asks_for_names: ClassVar[bool] = True
     is_planned: ClassVar[bool] = False
     # The item matrix has a single column, the share of each item, and it is learnt by counting.
-    usual: ClassVar[Mapping[str, Any]] = {
+    preset_settings: ClassVar[Mapping[str, Any]] = {
         "reports": 1,
         "epsilon": 10.0,
         "lifetime": 1,
