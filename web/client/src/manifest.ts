@@ -103,9 +103,13 @@ function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest):
 function checkMechanism(manifest: Manifest): void {
   const { terms } = manifest;
   const { parameters, countDirections, computeLoudFraction } = findMechanism(terms.mechanism);
-  for (const [name, { min, maxIn, isPowerOfTwo }] of Object.entries(parameters)) {
-    const value = strict.parseWhole(terms.parameters[name], min, maxIn(manifest), `terms: ${name}`);
-    if (isPowerOfTwo && value !== 2 ** Math.round(Math.log2(value))) {
+  for (const [name, rule] of Object.entries(parameters)) {
+    const [min, max] = [rule.minIn(manifest), rule.maxIn(manifest)];
+    const value = strict.parseWhole(terms.parameters[name], min, max, `terms: ${name}`);
+    if (rule.isEven && value % 2 !== 0) {
+      throw new ProtocolError(`terms: ${name}: must be even, not ${value}`);
+    }
+    if (rule.isPowerOfTwo && value !== 2 ** Math.round(Math.log2(value))) {
       throw new ProtocolError(`terms: ${name}: must be a power of two, not ${value}`);
     }
   }

@@ -112,7 +112,7 @@ test("a batch opens to exactly the reports of its words", async (t) => {
   assert.deepEqual(await world.opened(sent), [...batch.reports]);
   assert.deepEqual(await client.lastBatch(), {
     ...{ epoch: 1, state: "sent", bytes: sent, hash: await hashOf(sent) },
-    ...{ reports: batch.readable, mechanism: "loudest", epsilon: EPSILON },
+    ...{ reports: batch.readable, titles: null, mechanism: "loudest", epsilon: EPSILON },
   });
   assert.equal(sent.length, 56 + 52 * REPORTS);
   assert.ok(!Buffer.from(sent).includes("secret-item"));

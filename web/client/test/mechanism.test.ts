@@ -29,8 +29,12 @@ function example(mechanism: Mechanism, items: number, factors: number, seed: num
   const random = seeded(seed);
   const values = Float32Array.from({ length: items * factors }, () => random() - 0.5);
   const V: Matrix = { values, rows: items, columns: factors };
+  const manifest = manifestWith({ items });
   const parameters = Object.fromEntries(
-    Object.entries(mechanism.parameters).map(([name, { min: least }]) => [name, least]),
+    Object.entries(mechanism.parameters).map(([name, { minIn, isEven }]) => {
+      const least = minIn(manifest);
+      return [name, isEven ? least + (least % 2) : least];
+    }),
   );
   const terms = { mechanism: mechanism.name, parameters, factors, reports: 50 };
   const words = BigUint64Array.from({ length: 51 * 4 }, () => wordFrom(random));
@@ -85,7 +89,8 @@ for (const mechanism of MECHANISMS) {
     assert.equal(reports.length, 50);
     readable.forEach(({ index, bit, row, column }, number) => {
       assert.equal(reports[number], index * 2 + bit);
-      assert.equal(index, row * V.columns + column);
+      if (mechanism.asksForNames) assert.deepEqual([index * 2 + bit, column], [row + 1, 0]);
+      else assert.equal(index, row * V.columns + column);
       assert.ok(index < mechanism.countDirections(manifest));
     });
     const coins = new Set(readable.map(({ coin }) => coin));
@@ -97,10 +102,10 @@ for (const mechanism of MECHANISMS) {
     const { manifest, V, words } = example(mechanism, 20, 3, 6);
     const { epsilon, parameters } = manifest.terms;
     const below =
-      "loud" in mechanism.parameters
+      mechanism.computeOdds(manifest.terms).random > 0
         ? computeUniformThreshold(
             epsilon,
-            parameters.loud as number,
+            parameters.loud ?? 1,
             mechanism.countDirections(manifest),
           )
         : computeFlipThreshold(epsilon);
@@ -113,8 +118,10 @@ for (const mechanism of MECHANISMS) {
       assert.ok(readable.every((report) => (report.coin === "kept") === isKept));
     }
   });
+}
 
-  test(`${name}: without a usable user vector the reports are those of nobody's history`, async () => {
+for (const mechanism of MECHANISMS.filter(({ asksForNames }) => asksForNames !== true)) {
+  test(`${mechanism.name}: without a usable user vector the reports are those of nobody's history`, async () => {
     const { manifest, V, words } = example(mechanism, 20, 3, 4);
     const none = { ...V, values: V.values.map((_, at) => (at === 9 ? 2 ** -60 : 0)) };
     const hopeless = { ...manifest, alpha: 1024, regularization: 1e-40 };

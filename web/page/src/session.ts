@@ -17,7 +17,7 @@ import {
 import type { Ask as Calling } from "sottovoce-client/workers";
 import type { DeskCalls } from "./desk.js";
 import { formatReportState } from "./reporting.js";
-import type { Advice, Event, Film, SearchResult, State } from "./state.js";
+import type { Advice, Because, Event, Film, SearchResult, State } from "./state.js";
 import { toFilm } from "./titles.js";
 import { toSentence, toTrouble } from "./trouble.js";
 import { toHex } from "./words.js";
@@ -221,12 +221,11 @@ export class Session {
 }
 
 function toAdvice(item: Recommendation): Advice {
-  const because = item.because
-    .filter(({ share }) => share > MIN_REASON_SHARE)
-    .map((reason) =>
-      reason.kind === "item"
-        ? { kind: "film" as const, film: toFilm({ ...reason, tags: {} }) }
-        : { kind: "tag" as const, tag: reason.tag, name: reason.name },
-    );
+  const because = item.because.filter(({ share }) => share > MIN_REASON_SHARE).map(toBecause);
   return { ...toFilm(item), because };
+}
+
+function toBecause(reason: Recommendation["because"][number]): Because {
+  if (reason.kind === "item") return { kind: "film", film: toFilm({ ...reason, tags: {} }) };
+  return reason.kind === "tag" ? { kind: "tag", tag: reason.tag, name: reason.name } : reason;
 }

@@ -43,11 +43,14 @@ export function toHex(bytes: Uint8Array): string {
 const MIN_DOUBT_PERCENT = 1e-4;
 
 /** Describe the odds of a report as those of a weighted coin. */
-export function formatOdds({ truth, chance, random }: Odds): string {
-  const beginning = `Each report is a weighted coin: ${formatShare(truth)} times in 100 it tells`;
-  return random === 0
-    ? `${beginning} the sign that your films gave, otherwise the opposite.`
-    : `${beginning} a direction that fits you; blind chance would in ${formatShare(chance)} of 100.`;
+export function formatOdds({ content, truth, chance }: Odds): string {
+  const beginning = `Each report is a weighted coin: ${formatShare(truth)} times in 100 it`;
+  const ending = `blind chance would in ${formatShare(chance)} of 100.`;
+  return {
+    sign: `${beginning} tells the sign that your films gave, otherwise the opposite.`,
+    direction: `${beginning} tells a direction that fits you; ${ending}`,
+    name: `${beginning} names the film that you added last; ${ending}`,
+  }[content];
 }
 
 /** Explanation of the limit, for people who read the word for the first time. */

@@ -135,7 +135,8 @@ test("odds are given in hundredths", () => {
 });
 
 test("nothing that is not certain happens 100 or 0 times in 100", () => {
-  const describeTruth = (truth: number) => formatOdds({ truth, chance: 1 - truth, random: 0.5 });
+  const describeTruth = (truth: number) =>
+    formatOdds({ content: "direction", truth, chance: 1 - truth, random: 0.5 });
   assert.match(
     describeTruth(1 - 3e-7),
     /: more than 99\.9999 times .* in fewer than 0\.0001 of 100\.$/u,

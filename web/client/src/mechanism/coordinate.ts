@@ -31,7 +31,7 @@ export const coordinate: Mechanism = {
   makeReports,
   computeOdds({ epsilon }) {
     const ratio = Math.exp(epsilon);
-    return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
+    return { content: "sign", truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
   },
 };
 
