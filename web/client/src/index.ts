@@ -29,7 +29,7 @@ export {
   sumCharges,
 } from "./ledger.js";
 export type { Odds } from "./mechanism/base.js";
-export { asksForNames, type Explanation, type ReadableReport } from "./mechanism/registry.js";
+export { asksForNames, type ReadableReport } from "./mechanism/registry.js";
 export type { Matrix } from "./model.js";
 export type { LeftDevice } from "./outbox.js";
 export {

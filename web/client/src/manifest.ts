@@ -106,11 +106,8 @@ function checkMechanism(manifest: Manifest): void {
   for (const [name, rule] of Object.entries(parameters)) {
     const [min, max] = [rule.minIn(manifest), rule.maxIn(manifest)];
     const value = strict.parseWhole(terms.parameters[name], min, max, `terms: ${name}`);
-    if (rule.isEven && value % 2 !== 0) {
-      throw new ProtocolError(`terms: ${name}: must be even, not ${value}`);
-    }
-    if (rule.isPowerOfTwo && value !== 2 ** Math.round(Math.log2(value))) {
-      throw new ProtocolError(`terms: ${name}: must be a power of two, not ${value}`);
+    if (rule.mustBe && !hasForm(value, rule.mustBe)) {
+      throw new ProtocolError(`terms: ${name}: must be ${rule.mustBe}, not ${value}`);
     }
   }
   if (countDirections(manifest) > MAX_DIRECTIONS) {
@@ -130,6 +127,10 @@ function checkMechanism(manifest: Manifest): void {
   if (terms.dummies > 0 && tooFew) {
     throw new ProtocolError("manifest: fewer directions are loud than the terms say");
   }
+}
+
+function hasForm(value: number, form: "even" | "a power of two"): boolean {
+  return form === "even" ? value % 2 === 0 : value === 2 ** Math.round(Math.log2(value));
 }
 
 const SIGNED_KIND: SignedKind = { name: "manifest", magic: "SVM2", maxBytes: MAX_MANIFEST_BYTES };

@@ -119,6 +119,32 @@ test("a batch opens to exactly the reports of its words", async (t) => {
   assert.ok(!Buffer.from(sent).includes(Buffer.from(batch.reports.buffer)));
 });
 
+/** Terms that ask for names, with an epsilon at which every report is the name. */
+const NAMES = {
+  ...toFields(TERMS),
+  ...{ mechanism: "named", parameters: { names: 60 }, epsilon: 40, loud_fraction: 1 / 60 },
+};
+
+test("a report names an item of the latest moment that the catalogue knows, and the owner reads which", async (t) => {
+  const world = await World.begin(t, { terms: NAMES });
+  const client = await world.open();
+  await client.refresh();
+  await client.accept(parseTermsBlock(NAMES), 1e6);
+  await client.pause(false);
+  await client.record([item(3), item(7)]);
+  await client.record([item(20), item(21)]);
+  await client.record(["of another catalogue"]);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  const outcomes = await world.opened(world.received[0] as Uint8Array);
+  assert.equal(outcomes.length, REPORTS);
+  assert.ok(outcomes.every((outcome) => outcome === 21 || outcome === 22));
+  const batch = await client.lastBatch();
+  assert.deepEqual(
+    batch?.titles,
+    outcomes.map((outcome) => `Title ${outcome - 1}`),
+  );
+});
+
 test("every epoch has its own batch and keeps only its own files", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();

@@ -31,9 +31,9 @@ function example(mechanism: Mechanism, items: number, factors: number, seed: num
   const V: Matrix = { values, rows: items, columns: factors };
   const manifest = manifestWith({ items });
   const parameters = Object.fromEntries(
-    Object.entries(mechanism.parameters).map(([name, { minIn, isEven }]) => {
+    Object.entries(mechanism.parameters).map(([name, { minIn, mustBe }]) => {
       const least = minIn(manifest);
-      return [name, isEven ? least + (least % 2) : least];
+      return [name, mustBe === "even" ? least + (least % 2) : least];
     }),
   );
   const terms = { mechanism: mechanism.name, parameters, factors, reports: 50 };
@@ -144,6 +144,30 @@ test("a loud direction is e^epsilon times as likely as a quiet one", () => {
   const { truth, chance } = findMechanism("loudest").computeOdds(terms);
   closeTo(truth / chance / ((1 - truth) / (1 - chance)), Math.exp(2.5));
   assert.equal(chance, 5394 / 32768);
+});
+
+test("a name is e^epsilon times as likely as any other outcome", () => {
+  const { terms } = manifestWith({
+    terms: { epsilon: 2.5, loudFraction: 0.5, parameters: { names: 40 } },
+  });
+  const { truth, chance } = findMechanism("named").computeOdds(terms);
+  closeTo(truth / ((1 - truth) / 39), Math.exp(2.5));
+  assert.equal(chance, 1 / 40);
+});
+
+test("a name is one of the reported items, each as often; without any it is nothing", async () => {
+  const { manifest, V } = example(findMechanism("named"), 20, 3, 1);
+  const coins = Array.from({ length: 51 }, (_, n) => [0n, (WORD / 51n) * BigInt(n), WORD - 1n, 0n]);
+  const words = BigUint64Array.from(coins.flat());
+  const { readable } = await makeReports(manifest, V, [3, 4, 17], words);
+  const rows = readable.map(({ row }) => row);
+  assert.deepEqual(
+    [3, 4, 17].map((own) => rows.filter((row) => row === own).length),
+    [17, 17, 16],
+  );
+  const none = await makeReports(manifest, V, [], words);
+  assert.deepEqual(new Set(none.reports), new Set([0]));
+  assert.deepEqual(new Set(none.readable.map(({ row }) => row)), new Set([-1]));
 });
 
 test("user vectors are the other implementation's, bit for bit", () => {

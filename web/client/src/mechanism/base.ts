@@ -35,8 +35,8 @@ export interface Parameter {
    * valid.
    */
   readonly maxIn: (manifest: Manifest) => number;
-  readonly isPowerOfTwo?: true;
-  readonly isEven?: true;
+  /** What the value must be, besides a whole number within these bounds. */
+  readonly mustBe?: "even" | "a power of two";
   /**
    * Whether the parameter may change under accepted terms. No promise depends on such a parameter.
    */
@@ -52,8 +52,6 @@ export const SIGN_LOUD_FRACTION = 0.5;
 export interface Mechanism {
   /** Name in the manifest. */
   readonly name: string;
-  /** What a report says, in a sentence for its owner. */
-  readonly about: string;
   /** Whether a report names one of the items that were touched last. */
   readonly asksForNames?: true;
   /** Parameters in the terms, by name. */

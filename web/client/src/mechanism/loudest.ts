@@ -26,13 +26,9 @@ const MAX_BLOCK_ITEMS = 1024;
 /** The default mechanism. The parameter `block` is b, and `loud` is L. */
 export const loudest: Mechanism = {
   name: "loudest",
-  about:
-    "a report names one of many public directions in which the model could be moved. The few that " +
-    "speak for what you touched most are your loudest. A report names one of these or one drawn at random, " +
-    "and only this device knows which it was.",
   parameters: {
     directions_seed: { minIn: () => 0, maxIn: () => Number.MAX_SAFE_INTEGER, isFree: true },
-    block: { minIn: () => 1, maxIn: () => MAX_BLOCK_ITEMS, isPowerOfTwo: true, isFree: false },
+    block: { minIn: () => 1, maxIn: () => MAX_BLOCK_ITEMS, mustBe: "a power of two", isFree: false },
     // At most half of the signed directions can be loud. The parameter is free because
     // `loud_fraction` in the terms bounds it.
     loud: { minIn: () => 1, maxIn: countDirections, isFree: true },

@@ -24,15 +24,12 @@ const NOTHING_OUTCOME = 0;
 /** The mechanism that names an item. The parameter `names` is K. */
 export const named: Mechanism = {
   name: "named",
-  about:
-    "a report names what you touched last, or something drawn at random, and only this device knows " +
-    "which it was.",
   asksForNames: true,
   parameters: {
     names: {
       minIn: ({ items }) => items + 1,
       maxIn: () => 2 * MAX_ITEMS,
-      isEven: true,
+      mustBe: "even",
       isFree: false,
     },
   },

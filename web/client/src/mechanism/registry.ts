@@ -41,17 +41,9 @@ export interface EncodedReports {
   readonly readable: readonly ReadableReport[];
 }
 
-/** The explanation of a report for its owner. */
-export interface Explanation {
-  /** What a report says, in a sentence. */
-  readonly about: string;
-  readonly odds: Odds;
-}
-
-/** Explain the reports that these terms ask for. */
-export function explain(terms: Terms): Explanation {
-  const { about, computeOdds } = findMechanism(terms.mechanism);
-  return { about, odds: computeOdds(terms) };
+/** Return the odds of the reports that these terms ask for. */
+export function computeOdds(terms: Terms): Odds {
+  return findMechanism(terms.mechanism).computeOdds(terms);
 }
 
 /**
