@@ -1,4 +1,4 @@
-"""The edge of the program: help at once, errors in a line or two, what is missing is named."""
+"""The program as a whole: fast help, short errors, and the names of missing packages."""
 
 import inspect
 import os
@@ -33,7 +33,7 @@ def run_main(
     return stopped.value.code, *capsys.readouterr()
 
 
-def test_our_errors_become_one_line(
+def test_errors_are_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:
@@ -44,7 +44,7 @@ def test_our_errors_become_one_line(
     assert result == (2, "", "sottovoce: ratings.csv, line 3: not a number\n")
 
 
-def test_a_bare_install_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("sottovoce.cli.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "typer", None)
@@ -134,12 +134,12 @@ def parse(command: Any, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED_COMMANDS)
-def test_the_front_door_says_what_a_command_says_of_itself(name: str) -> None:
+def test_overview_has_the_help_line_of_every_command(name: str) -> None:
     summary = inspect.cleandoc(EVERY_COMMAND[name,].help).partition("\n\n")[0]
     assert SHIPPED_COMMANDS[name].help == " ".join(summary.split())
 
 
-def test_help_shows_what_most_people_need_and_help_all_the_rest() -> None:
+def test_help_hides_rare_options_until_help_all() -> None:
     few, all_ = (call("simulate", how) for how in ("--help", "--help-all"))
     assert few.count("\n  --") <= 16
     for option in ("--evaluate-every", "--loud <int>", "--ray-address", "--checkpoint <path>"):
@@ -178,9 +178,7 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
         ("simulate --engine cuda", "cupy", "cuda"),
     ],
 )  # fmt: skip
-def test_what_is_not_installed_is_named_with_its_extra(
-    command: str, package: str, extra: str
-) -> None:
+def test_error_of_a_missing_package_names_its_extra(command: str, package: str, extra: str) -> None:
     ended = run_without((package,), *command.split())
     assert (ended.returncode, ended.stdout) == (2, "")
     last = ended.stderr.splitlines()[-1]
@@ -213,7 +211,7 @@ def no_laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_laboratory")
 @pytest.mark.parametrize("name", ["paper", "audit", "bench", "replay"])
-def test_without_the_laboratory_its_commands_say_how_to_get_it(
+def test_commands_of_a_missing_laboratory_say_how_to_install_it(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, errors = run_main(f"{name} --any thing", monkeypatch, capsys)
@@ -243,7 +241,7 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
         ("simulate --plot p.gif", "p.gif"), ("privacy --json /", "--json"),
     ],
 )  # fmt: skip
-def test_wrong_usage_is_code_2_and_names_what_is_wrong(
+def test_wrong_usage_has_exit_code_2(
     arguments: str, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, errors = run_main(arguments, monkeypatch, capsys)
@@ -259,7 +257,7 @@ class HalfInstalled:
 
 
 @pytest.mark.usefixtures("no_laboratory")
-def test_a_package_that_is_half_installed_does_not_end_all_help(
+def test_broken_package_does_not_break_help(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(door, "entry_points", lambda **_: [HalfInstalled])
@@ -267,7 +265,7 @@ def test_a_package_that_is_half_installed_does_not_end_all_help(
 
 
 @pytest.mark.parametrize("empty", ["--folder ''", "--folder="])
-def test_an_unset_variable_is_no_folder(
+def test_empty_path_is_refused(
     empty: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -55,7 +55,7 @@ def device(tmp_path: Path) -> Iterator[Device]:
         yield Device(tmp_path / "client", server)
 
 
-def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
+def test_commands_of_a_client_from_first_to_last(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert str(device.folder) in device.init().stdout.replace("\n", "")
     assert "not been accepted yet" in device.sync().stdout
@@ -82,7 +82,7 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     assert len(device.proxy.received) == 1
 
 
-def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
+def test_status_as_text_and_as_json(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     device.begin()
     assert "none yet" in device("status").stdout
@@ -101,7 +101,7 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     assert "client.db" in device("status").stdout, "the damaged ledger is named"
 
 
-def test_what_was_recorded_is_listed_and_removed(device: Device, tmp_path: Path) -> None:
+def test_recorded_items_are_listed_and_removed(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     device.begin()
     device("record", item(7), "unheard-of")
@@ -126,7 +126,7 @@ def test_what_was_recorded_is_listed_and_removed(device: Device, tmp_path: Path)
     assert b"unheard-of" not in files
 
 
-def test_what_is_asked_is_short_and_numbers_are_details(device: Device) -> None:
+def test_question_is_short_and_figures_are_details(device: Device) -> None:
     device.init()
     short, whole = device("terms").stdout, device("terms", "--details").stdout
     asked = device.proxy.signed.manifest.terms
@@ -139,7 +139,7 @@ def test_what_is_asked_is_short_and_numbers_are_details(device: Device) -> None:
     )
 
 
-def test_new_terms_are_asked_about(device: Device) -> None:
+def test_new_terms_need_consent(device: Device) -> None:
     device.begin()
     device.sync()
     device.proxy.publish(device.world.signed(2, reports=5, **device.open_now))
@@ -159,7 +159,7 @@ def test_new_terms_are_asked_about(device: Device) -> None:
     assert "was sent" in device.sync().stdout
 
 
-def test_a_yes_counts_for_the_limit_that_was_shown_with_the_terms(device: Device) -> None:
+def test_consent_is_for_the_limit_that_was_shown(device: Device) -> None:
     device.init()
     shown = device("terms").stdout
     (pasted,) = re.findall("sottovoce client (terms --accept .* --limit 25.0 .*)", shown)
@@ -171,7 +171,7 @@ def test_a_yes_counts_for_the_limit_that_was_shown_with_the_terms(device: Device
         assert isinstance(device("terms", *options).exception, SettingsError)
 
 
-def test_forgetting_is_asked_for(device: Device) -> None:
+def test_forgetting_needs_confirmation(device: Device) -> None:
     device.begin()
     device("record", item(1))
     device.sync()

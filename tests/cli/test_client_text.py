@@ -18,7 +18,7 @@ from tests.client.world import World
         (1_234_567.9, "1.23456e+06"), (0.000_001_99999999, "1.99999e-06"), (None, "unknown"),
     ],
 )  # fmt: skip
-def test_what_is_left_is_rounded_down(epsilon: float | None, text: str) -> None:
+def test_remaining_epsilon_is_rounded_down(epsilon: float | None, text: str) -> None:
     assert format_remaining(epsilon) == text
     assert epsilon is None or float(text) <= epsilon
 

@@ -57,8 +57,8 @@ def test_terms_must_be_accepted(
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
-def test_the_question_at_a_terminal(tmp_path: Path, mirror: str, answer: str) -> None:
-    """Use a real terminal, since only one can be asked."""
+def test_terms_are_accepted_at_a_terminal(tmp_path: Path, mirror: str, answer: str) -> None:
+    """Use a real terminal, because only there the command asks."""
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     code = "from sottovoce.cli.data import app; app()"
@@ -72,7 +72,7 @@ def test_the_question_at_a_terminal(tmp_path: Path, mirror: str, answer: str) ->
     assert (result.returncode == 0) == (answer == "y")
 
 
-def test_shards_and_what_is_in_them(tmp_path: Path) -> None:
+def test_shards_have_the_interactions_of_their_source(tmp_path: Path) -> None:
     options = ("--min-interactions", "20", "--rows", "20000")
     sharded = run("shard", "ml-latest-small", str(tmp_path / "small"), *options)
     assert sharded.exit_code == 0

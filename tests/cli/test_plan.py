@@ -14,7 +14,7 @@ SMALL = ["plan", "--people", "200", "--items", "60", "--history", "6"]
 
 
 @pytest.mark.parametrize("central", [[], ["--central-budget", "1", "--accounts"]])
-def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) -> None:
+def test_printed_command_sets_up_the_planned_training(tmp_path: Path, central: list[str]) -> None:
     """Run the command that it prints: it plans the same training."""
     out, shop, folder = tmp_path / "plan.json", tmp_path / "shop.csv", tmp_path / "server"
     shown = call(*SMALL, "--budget", "20", *central, "--json", out)
@@ -44,6 +44,6 @@ def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) ->
         ["--budget", "10", "--history", "61"],
     ],
 )  # fmt: skip
-def test_what_makes_no_plan_is_refused(arguments: list[str]) -> None:
+def test_impossible_plans_are_refused(arguments: list[str]) -> None:
     with pytest.raises((SettingsError, SystemExit)):
         call(*SMALL, *arguments)

@@ -10,7 +10,7 @@ from tests.processes import make_caller
 call = make_caller(app, "privacy")
 
 
-def test_table_paragraph_and_json(tmp_path: Path) -> None:
+def test_output_has_a_table_a_paragraph_and_json(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     arguments = ["--preset", "paper", "--clients", "50000", "--epochs", "3"]
     shown = call(*arguments, "--json", str(out))
@@ -20,7 +20,7 @@ def test_table_paragraph_and_json(tmp_path: Path) -> None:
     assert content["spans"][2]["pure"] == 750
 
 
-def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
+def test_output_has_the_settings_of_the_planner(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     target = ["--budget", "50", "--items", "9781", "--json", str(out)]
     call(*target, "--clients", "20000")
@@ -31,7 +31,7 @@ def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["settings"]["epochs"] == 30
 
 
-def test_a_preset_for_a_crowd_needs_one_and_dummies_do_not(tmp_path: Path) -> None:
+def test_preset_crowd_needs_clients_and_preset_strong_does_not(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     with pytest.raises(SettingsError):
         call("--preset", "crowd")
@@ -60,7 +60,7 @@ def test_a_preset_for_a_crowd_needs_one_and_dummies_do_not(tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_bad_input_is_refused(arguments: list[str]) -> None:
-    """That this is one line and code 2: `test_app.py`."""
+    # One line and exit code 2: `test_app.py`.
     with pytest.raises(SettingsError) as caught:
         call(*arguments)
     assert len(str(caught.value).splitlines()) == 1

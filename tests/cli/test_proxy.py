@@ -58,10 +58,10 @@ def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
     ("least", "burst", "per_epoch"),
     [(1, 10, 20), (10, 2, 2), (2_000, 10, 20), (50_000, 10, 500)],
 )
-def test_what_one_address_may_send_follows_from_the_crowd(
+def test_limits_of_an_address_follow_from_the_crowd(
     tmp_path: Path, least: int, burst: int, per_epoch: int
 ) -> None:
-    """Write settings that can be read, and that refuse an address that is a crowd by itself."""
+    # The settings can be read, and refuse an address that is a crowd by itself.
     init(tmp_path / "proxy", "--min-clients", least)
     settings = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
     assert (settings.min_clients, settings.rate.burst, settings.rate.per_epoch) == (
@@ -89,10 +89,10 @@ def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
         ((503, 503), SIGNER, "asks again within a minute"),
     ],
 )
-def test_init_asks_the_server(
+def test_init_checks_the_server(
     tmp_path: Path, answers: tuple[int, int], key: str, message: str
 ) -> None:
-    """Write the settings in any case: the server may come later."""
+    # The settings are written in any case: the server may come later.
     manifest, secret = answers
 
     def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
@@ -146,10 +146,10 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
         process.stderr.close()
 
 
-def test_run_serves_until_it_is_told_to_stop(
+def test_run_serves_until_it_is_stopped(
     running: tuple[subprocess.Popen[str], int, int],
 ) -> None:
-    """Use real sockets; nothing that came in is in the log, however odd it was."""
+    """Use real sockets; no odd input is in the log."""
     process, port, watch = running
     client_port = 0
     with httpx.Client(base_url=f"http://127.0.0.1:{watch}", trust_env=False) as http:
@@ -175,7 +175,7 @@ def test_run_serves_until_it_is_told_to_stop(
         assert trace not in log, log
 
 
-def test_the_exit_codes_of_a_status(tmp_path: Path) -> None:
+def test_exit_codes_of_status(tmp_path: Path) -> None:
     """Run where its server is not there. What it says: `tests/proxy/test_status.py`."""
     written = tmp_path / "status.json"
     init(tmp_path / "proxy")
@@ -197,7 +197,7 @@ def test_the_exit_codes_of_a_status(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"server": "server.example"}, {"key": "short"}])
-def test_init_refuses_what_cannot_work(tmp_path: Path, wrong: dict[str, str]) -> None:
+def test_init_refuses_invalid_options(tmp_path: Path, wrong: dict[str, str]) -> None:
     with pytest.raises(SettingsError):
         init(tmp_path / "proxy", **wrong)
     missing = tmp_path / "missing"

@@ -21,7 +21,7 @@ DATA = "synthetic:N=60,M=30,seed=0"
 
 
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    """Set up and changed, but not run."""
+    """Set up a system with these options, but do not run it."""
     monkeypatch.setattr("sottovoce.cli.sandbox._run_up", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     make_caller(app)("up", folder, *arguments)
@@ -68,7 +68,7 @@ def test_options_are_written_to_the_settings(
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
 
 
-def test_where_dummies_hide_people_an_epoch_waits_for_one(
+def test_crowd_is_one_person_if_dummies_hide_people(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, options, least in (("both", ("--preset", "strong"), 1), ("one", (), 100)):
@@ -77,9 +77,7 @@ def test_where_dummies_hide_people_an_epoch_waits_for_one(
         assert LiveSystem.read(folder).min_clients == least
 
 
-def test_a_trial_says_so_wherever_it_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trial_is_marked_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "here"
     for plan in (("--budget", 50), ("--central-budget", 1), ("--people", 9)):
         with pytest.raises(SettingsError):
@@ -97,7 +95,7 @@ def test_a_trial_says_so_wherever_it_is_shown(
     assert page.statement.startswith(TRIAL_SENTENCE)
 
 
-def test_a_later_start_takes_no_options_and_follows_the_settings(
+def test_later_start_uses_the_settings_and_refuses_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "here"
@@ -113,7 +111,7 @@ def test_a_later_start_takes_no_options_and_follows_the_settings(
     assert ServerSettings.read(get_server_config(folder)).keys.read_bytes() == keys
 
 
-def test_a_first_start_that_failed_or_was_cut_short_is_begun_again(
+def test_unfinished_first_start_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "here"
@@ -130,8 +128,8 @@ def test_a_first_start_that_failed_or_was_cut_short_is_begun_again(
     assert LiveSystem.read(folder).data == DATA
 
 
-def test_a_folder_that_is_running_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse before a port is tried, with any other options."""
+def test_running_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It is refused before a port is tried, with any other options.
     folder = tmp_path / "here"
     made(folder, monkeypatch, "--data", DATA)
     again = ("--data", DATA, "--epoch-seconds", 7)
@@ -143,7 +141,7 @@ def test_a_folder_that_is_running_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert ServerSettings.read(get_server_config(folder)).epoch_seconds != 7
 
 
-def test_a_folder_of_somebody_else_is_left_alone(
+def test_folder_with_other_files_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = tmp_path / "server" / "keys.json"

@@ -33,7 +33,7 @@ def catalogue(tmp_path: Path) -> Path:
     return path
 
 
-def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -> None:
+def test_init_creates_everything_that_run_needs(tmp_path: Path, catalogue: Path) -> None:
     folder = tmp_path / "new" / "server"
     shown = call("init", folder, "--catalogue", catalogue, "--proxy", "east", "--proxy", "west")
     settings = ServerSettings.read(folder / "server.toml")
@@ -51,7 +51,7 @@ def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_init_makes_files_for_their_owner_alone(
+def test_init_creates_files_for_their_owner_only(
     tmp_path: Path, catalogue: Path, exists: bool
 ) -> None:
     """Try a folder that others may read, and a umask that lets them."""
@@ -69,8 +69,8 @@ def test_init_makes_files_for_their_owner_alone(
     assert set(modes.values()) == {0o600}
 
 
-def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> None:
-    """Into the file, where the operator sees it, and where it stays."""
+def test_init_writes_the_settings_of_the_planner(tmp_path: Path, catalogue: Path) -> None:
+    """They are in the file, where the operator sees them and where they stay."""
     folder = tmp_path / "s"
     call("init", folder, "--catalogue", catalogue, "--budget", "50", "--people", "20000")
     training = ServerSettings.read(folder / "server.toml").training
@@ -108,7 +108,7 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
         ("--proxy", "../up"), ("--columns", "item=a"),
     ],
 )  # fmt: skip
-def test_init_refuses_what_could_not_run(
+def test_init_refuses_impossible_settings(
     tmp_path: Path, catalogue: Path, options: tuple[str, ...]
 ) -> None:
     with pytest.raises(SettingsError):
@@ -120,8 +120,10 @@ def test_init_refuses_what_could_not_run(
     assert not (tmp_path / "s").exists()
 
 
-def test_init_leaves_the_database_of_another_server_alone(tmp_path: Path, catalogue: Path) -> None:
-    """And no folder of its own either."""
+def test_init_does_not_change_the_database_of_another_server(
+    tmp_path: Path, catalogue: Path
+) -> None:
+    # It creates no folder, either.
     url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
     key = call("init", tmp_path / "a", "--catalogue", catalogue, "--database", url).strip()
     with pytest.raises(SettingsError, match=key):
@@ -135,7 +137,7 @@ def config(tmp_path: Path, catalogue: Path) -> Path:
     return tmp_path / "s" / "server.toml"
 
 
-def test_the_exit_codes_of_a_status(config: Path, tmp_path: Path) -> None:
+def test_exit_codes_of_status(config: Path, tmp_path: Path) -> None:
     """Check the exit codes only; `tests/server/test_status.py` has the texts."""
     written = tmp_path / "status.json"
     asked = ("status", "--config", config, "--json", written)
@@ -159,14 +161,16 @@ def test_the_exit_codes_of_a_status(config: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [("run",), ("status",), ("go-beyond", "1"), ("training", "begin", "--yes")]
 )
-def test_a_misspelt_database_is_refused(config: Path, command: tuple[str, ...]) -> None:
+def test_missing_database_is_refused_and_not_created(
+    config: Path, command: tuple[str, ...]
+) -> None:
     config.write_text(config.read_text().replace("server.sqlite", "sever.sqlite"))
     with pytest.raises(SettingsError, match=str(config.parent / "sever.sqlite")):
         call(*command, "--config", config)
     assert not (config.parent / "sever.sqlite").exists()
 
 
-def test_a_backup(config: Path, tmp_path: Path) -> None:
+def test_backup_is_written(config: Path, tmp_path: Path) -> None:
     copy = tmp_path / "monday.sqlite"
     assert "monday.sqlite is the database" in call("backup", "--config", config, copy)
     with closing(ServerStore(f"sqlite:///{copy}")) as store, store.read() as transaction:
@@ -175,7 +179,7 @@ def test_a_backup(config: Path, tmp_path: Path) -> None:
 
 @contextmanager
 def running(config: Path) -> Iterator[subprocess.Popen[str]]:
-    """`sottovoce server run` as an operator starts it, in a process of its own."""
+    """Run `sottovoce server run` in a process of its own, as an operator does."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sottovoce", "server", "run", "--config", str(config)],
         stderr=subprocess.PIPE,
@@ -230,7 +234,7 @@ class Operator:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes as Linux does")
-def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalogue: Path) -> None:
+def test_openers_end_with_a_killed_server(tmp_path: Path, catalogue: Path) -> None:
     operator = Operator(tmp_path, catalogue)
     with running(operator.config) as process:
         chunk = Chunk(1, operator.close_first_epoch().hash, bytes(52 * 500))
@@ -272,7 +276,7 @@ def update(config: Path, *arguments: object) -> str:
     return call("catalogue", "update", "--config", config, *arguments)
 
 
-def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Path) -> None:
+def test_new_catalogue_is_compared_and_then_used(begun: Path, tmp_path: Path) -> None:
     wanted = tmp_path / "all.tsv"
     lines = [f"f{n}\tFilm {n}\t{1990 + n}" for n in reversed(range(3, 12))]
     wanted.write_text("\n".join(["item\ttitle\tyear", *lines, "new\tNew\t2001"]))
@@ -310,7 +314,7 @@ def test_an_epoch_that_waits_is_closed_after_its_time(
     assert "stays as it is" in output
 
 
-def test_another_training_begins_after_a_yes(begun: Path) -> None:
+def test_another_training_begins_after_confirmation(begun: Path) -> None:
     before = beat(begun).manifest.terms.training
     asked = CliRunner().invoke(app, ["training", "begin", "--config", str(begun)], input="n\n")
     assert asked.exit_code == 1

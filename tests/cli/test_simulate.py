@@ -16,7 +16,7 @@ call = make_caller(app)
 SMALL = ["simulate", "--data", "synthetic:N=300,M=80,seed=1", "--epochs", "2", "--reports", "10"]
 
 
-def test_json_and_plot(tmp_path: Path) -> None:
+def test_json_and_plot_are_written(tmp_path: Path) -> None:
     out, picture = tmp_path / "run.json", tmp_path / "curve.png"
     shown = call(*SMALL, "--json", str(out), "--plot", str(picture))
     assert "HR@10" in shown
@@ -37,7 +37,7 @@ def test_json_and_plot(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_metrics_are_those_that_are_named(tmp_path: Path) -> None:
+def test_named_metrics_are_computed(tmp_path: Path) -> None:
     out, names = tmp_path / "run.json", "ndcg@20,novelty@5,map@3"
     shown = call(*SMALL, "--metrics", names, "--json", str(out), "--plot", str(tmp_path / "a.png"))
     assert "NOVELTY@5" in shown
@@ -49,13 +49,13 @@ def test_metrics_are_those_that_are_named(tmp_path: Path) -> None:
             call(*SMALL, "--metrics", wrong)
 
 
-def test_progress_is_written_where_output_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_written_if_output_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "SECONDS_PER_LINE", 0.001)
     shown = CliRunner().invoke(app, SMALL).stderr
     assert re.search(r"seed 0: \d of 2, .* \(\d+ s\)", shown)
 
 
-def test_a_budget_is_all_that_must_be_named(tmp_path: Path) -> None:
+def test_budget_is_the_only_required_option(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     people = ["simulate", "--data", "synthetic:N=300,M=80,seed=1", "--json", str(out)]
     shown = call(*people, "--budget", "6")
@@ -72,7 +72,7 @@ def test_a_budget_is_all_that_must_be_named(tmp_path: Path) -> None:
         call(*people, "--budget", "6", "--epsilon", "2", "--reports", "9", "--epochs", "1")
 
 
-def test_a_checkpoint_folder_is_continued(tmp_path: Path) -> None:
+def test_run_continues_from_its_checkpoint(tmp_path: Path) -> None:
     folder, first, second = tmp_path / "ck", tmp_path / "a.json", tmp_path / "b.json"
     common = [*SMALL, "--checkpoint", str(folder)]
     call(*common, "--json", str(first))
@@ -105,7 +105,7 @@ def test_what_cannot_work_is_refused(arguments: list[str]) -> None:
         call(*SMALL, *arguments)
 
 
-def test_shards_are_simulated_as_what_they_were_made_of(tmp_path: Path) -> None:
+def test_shards_give_the_result_of_their_source(tmp_path: Path) -> None:
     data, folder = "synthetic:N=600,M=80,seed=1", str(tmp_path / "shards")
     call("data", "shard", data, folder, "--rows", "10000")
     options = ("--epochs", "2", "--reports", "10", "--engine", "cpu", "--threads", "1")
@@ -122,7 +122,7 @@ def test_shards_are_simulated_as_what_they_were_made_of(tmp_path: Path) -> None:
         call("simulate", "--data", folder, "--resample", "1000")
 
 
-def test_what_devices_know_can_be_left_out_and_comes_from_a_file(tmp_path: Path) -> None:
+def test_side_information_is_read_from_a_file_or_left_out(tmp_path: Path) -> None:
     path = tmp_path / "films.csv"
     films = synthetic_people(1, 80).item_ids.tolist()
     rows = "".join(f"{film},{'odd' if film % 2 else 'even'}\n" for film in films)

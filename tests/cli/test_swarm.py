@@ -1,4 +1,4 @@
-"""The command's own part: what it refuses, and how a result is shown."""
+"""`sottovoce swarm`: the options that it refuses, and how a result is shown."""
 
 from pathlib import Path
 

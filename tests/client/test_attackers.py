@@ -59,10 +59,10 @@ def informed(client: Client, proxy: FakeProxy, world: World) -> Client:
     return client
 
 
-def test_a_batch_under_accepted_terms_leaves_while_a_question_waits(
+def test_paid_batch_is_sent_while_worse_terms_wait_for_consent(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    """Send a batch that is paid for; the error must not say that nothing was sent."""
+    """Send a batch that is paid for; the error does not say that nothing was sent."""
     client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     client.pause(on=False)
     proxy.publish(world.signed(2, epochs=21))
@@ -74,10 +74,10 @@ def test_a_batch_under_accepted_terms_leaves_while_a_question_waits(
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_refused_and_changes_nothing(
+def test_forged_files_are_refused_and_change_nothing(
     informed: Client, proxy: FakeProxy, world: World, folder: Path, lie: str
 ) -> None:
-    """Store nothing except the name of worse terms, which wait for a question."""
+    """Store nothing except the hash of worse terms, which wait for consent."""
     before, recommended = informed.get_status(), informed.recommend(5)
     rows = _read_tables(informed)
     proxy.publish(LIES[lie](world))
@@ -100,7 +100,7 @@ def _read_tables(informed: Client) -> list[tuple[Any, ...]]:
     return informed._store._db.rows(f"SELECT files.*, signed, {about} FROM files, manifest, about")
 
 
-def test_an_older_epoch_is_refused_also_after_forgetting(
+def test_older_epoch_is_refused_even_after_forgetting(
     informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     informed.forget()
@@ -127,7 +127,7 @@ def test_nothing_is_reported_before_terms_were_accepted(
         assert client.get_status().terms == asked == proxy.signed.manifest.terms
 
 
-def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
+def test_consent_is_for_the_terms_that_were_shown(
     informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
@@ -142,7 +142,7 @@ def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
     assert informed.sync(proxy).spent == 10.0
 
 
-def test_a_yes_is_refused_once_other_terms_wait_and_changes_no_limit(
+def test_consent_to_outdated_terms_is_refused_and_leaves_the_limit(
     informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     asked = []
@@ -160,10 +160,10 @@ def test_a_yes_is_refused_once_other_terms_wait_and_changes_no_limit(
 
 
 @pytest.mark.parametrize("cheaper", [{"epsilon": 0.25}, {"reports": 1}])
-def test_cheaper_reports_under_a_limit_are_no_more_than_were_promised(
+def test_cheaper_reports_do_not_exceed_the_promise(
     proxy: FakeProxy, world: World, folder: Path, cheaper: dict[str, Any]
 ) -> None:
-    """Among dummies many reports of a small epsilon can tell more than one of a large epsilon."""
+    """Among dummies, many reports of a small epsilon can reveal more than one of a large one."""
     with world.create(folder, limit=1.5 * COST, accept=False) as client:
         terms = client.fetch_terms(proxy)
         assert (
@@ -180,7 +180,7 @@ def test_cheaper_reports_under_a_limit_are_no_more_than_were_promised(
         assert sum(charge.reports for charge in charges(folder)) <= 4
 
 
-def test_better_terms_are_taken_and_do_not_become_the_bound(
+def test_better_terms_are_used_but_accepted_terms_stay_the_bound(
     informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     proxy.publish(world.signed(3, epochs=3, dummies=0, min_clients=1000))
@@ -190,7 +190,7 @@ def test_better_terms_are_taken_and_do_not_become_the_bound(
     assert informed.sync(proxy).outcome == "sent"
 
 
-def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
+def test_next_key_is_trusted_after_the_pinned_key_has_named_it(
     informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     old, new = world.signing_key, Ed25519PrivateKey.generate()
@@ -207,10 +207,8 @@ def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
 
 # A server that asks again and again.
 @pytest.mark.parametrize("fate", ["sent", "lost"])
-def test_a_lifetime_is_counted_by_the_device_whatever_becomes_of_its_epochs(
-    world: World, folder: Path, fate: str
-) -> None:
-    """Version 1 was asked twelve times under terms of two epochs, and charged twelve times."""
+def test_device_counts_its_turns_itself(world: World, folder: Path, fate: str) -> None:
+    """Version 1 reported twelve times under terms of two epochs, and charged twelve times."""
     world.changes = {"epochs": 2}
     proxy = FakeProxy(world)
     proxy.closed = fate == "lost"

@@ -19,7 +19,7 @@ from tests.client.world import COST, DAY, FakeProxy, World, charges, item
         (b'item,note\n"a","x, ""y""\nz"\nb,\n', "item"),
     ],
 )
-def test_a_column_of_a_csv_file(
+def test_column_of_a_csv_file_is_read(
     client: Client, tmp_path: Path, content: bytes, column: str
 ) -> None:
     path = tmp_path / "watched.csv"
@@ -46,7 +46,7 @@ def test_a_column_of_a_csv_file(
         ),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(
+def test_error_in_a_file_names_its_line(
     client: Client, tmp_path: Path, content: bytes, line: int
 ) -> None:
     path = tmp_path / "watched.csv"
@@ -88,10 +88,8 @@ def test_items_come_in_the_order_of_their_times(
     assert read_history_csv(watched(tmp_path, *lines), "item", "when") == moments
 
 
-def test_recording_a_file_with_times_keeps_the_order_and_not_the_times(
-    client: Client, tmp_path: Path
-) -> None:
-    """Place a file after all that was recorded before, however old its times are."""
+def test_recorded_file_keeps_the_order_of_times_only(client: Client, tmp_path: Path) -> None:
+    """Place a file after everything that was recorded before, however old its times are."""
     client.record(["x"])
     path = watched(tmp_path, "2021-01-01,c", "2020-01-01,a", "2021-01-01,b", "2022-01-01,a")
     assert read_history_csv(path, "item") == [["c", "a", "b", "a"]]
@@ -140,7 +138,7 @@ def lived(world: World, client: Client) -> Lived:
     return Lived(world, client)
 
 
-def test_it_holds_after_one_training_two_and_three(lived: Lived) -> None:
+def test_promise_holds_after_one_two_and_three_trainings(lived: Lived) -> None:
     client = lived.client
     client.set_limit(3 * COST)
     centrals = []
@@ -164,7 +162,7 @@ def test_it_holds_after_one_training_two_and_three(lived: Lived) -> None:
     assert centrals == sorted(set(centrals))
 
 
-def test_a_charge_keeps_the_share_and_the_crowd_of_its_epoch(
+def test_charge_records_rho_and_crowd_of_its_epoch(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
     terms = world.terms()

@@ -1,4 +1,4 @@
-"""A crash anywhere: one batch an epoch, charged once, sent again byte for byte."""
+"""Crashes at any step: an epoch has one batch, charged once and sent again byte for byte."""
 
 import tempfile
 from collections import Counter
@@ -90,7 +90,7 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
 
 
 def test_a_crash_after_every_step_of_fetching_a_token(tmp_path: Path) -> None:
-    """Pay nothing for a token that is lost, which happens only while its answer is on the way."""
+    # A token that is lost costs nothing; one is lost only while its answer is on the way.
     lost = []
     for steps in count():
         world, folder = World(accounts=True), tmp_path / str(steps)

@@ -1,4 +1,4 @@
-"""What was touched: its order, how it is removed and forgotten, and that nothing of it is left."""
+"""The history: its order, how items are removed and forgotten, and that no trace is left."""
 
 import random
 import sqlite3
@@ -29,8 +29,10 @@ from tests.client.world import (
 )
 
 
-def test_the_earliest_moments_make_way(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drop, among items of one moment, those that come last by name."""
+def test_earliest_items_are_dropped_from_a_full_history(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among items of one moment, drop those that come last by name."""
     client.forget()
     monkeypatch.setattr("sottovoce.client.history.MAX_HISTORY_ITEMS", 3)
     assert client.record(["c", "a"]) == 2
@@ -64,15 +66,17 @@ def test_recording_and_removing_say_how_many_were_new_or_there(client: Client) -
 
 
 @pytest.mark.parametrize("wrong", ["abc", *(["good", bad] for bad in ("", "x" * 513, "\ud800", 7))])
-def test_what_cannot_be_an_item_changes_nothing(client: Client, wrong: Any) -> None:
+def test_invalid_items_change_nothing(client: Client, wrong: Any) -> None:
     for attempt in (client.record, client.remove):
         with pytest.raises(DataError):
             attempt(wrong)
     assert len(client.list_touched()) == 3
 
 
-def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, folder: Path) -> None:
-    """Among thousands, so that the table has many pages; the files stay open, their log too."""
+def test_removed_item_leaves_no_byte_in_any_file(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
+    """Remove one of thousands, so that the table has many pages; the files stay open."""
     client.sync(proxy)
     for first in range(0, 300, 100):
         client.record(PRIVATE[first : first + 100] + [f"kept-{first}-{n}" for n in range(700)])
@@ -100,8 +104,10 @@ def test_no_page_has_an_old_copy_of_a_removed_item(client: Client, folder: Path,
     assert not [name for name in names if name[-10:].encode() in left]
 
 
-def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) -> None:
-    """Count the moments again: a gap would tell that something was there."""
+def test_files_are_as_if_a_removed_item_had_never_been_recorded(
+    world: World, tmp_path: Path
+) -> None:
+    """Moments are numbered again: a gap would reveal that something was there."""
     with world.create(tmp_path / "one") as one, world.create(tmp_path / "other") as other:
         for client in (one, other):
             client.record([item(9), item(2)])
@@ -147,7 +153,7 @@ def reports_of(proxy: FakeProxy) -> list[int]:
 def sync_of(
     world: World, folder: Path, history: list[str], meanwhile: Callable[[], None] = lambda: None
 ) -> tuple[FakeProxy, SyncResult]:
-    """`meanwhile` is done once, when the history was read and nothing is kept yet."""
+    """Sync; call `meanwhile` once, after the history was read and before anything is stored."""
     proxy, left = FakeProxy(world), [meanwhile]
 
     def drawn(users: int, reports: int) -> NDArray[np.uint64]:
@@ -165,7 +171,7 @@ def forget_in(world: World, folder: Path) -> None:
         other.forget()
 
 
-def test_a_batch_that_is_being_made_is_thrown_away_and_made_of_nothing(
+def test_batch_in_progress_is_discarded_and_made_of_an_empty_history(
     loud: World, tmp_path: Path
 ) -> None:
     folder, history = tmp_path / "forgets", [item(number) for number in range(0, ITEMS, 3)]
@@ -177,10 +183,10 @@ def test_a_batch_that_is_being_made_is_thrown_away_and_made_of_nothing(
     assert len(charges(folder)) == 1, "of the batch that was thrown away nothing is left"
 
 
-def test_what_was_read_before_is_never_kept_after(
+def test_history_read_before_forgetting_is_not_kept_after_it(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between any two steps of forgetting, a sync may read: it sees the history or its end."""
+    # A sync that reads between two steps of forgetting sees the whole history or nothing.
     generations: list[bytes] = []
     clear = client._store.history.clear
 
@@ -194,7 +200,7 @@ def test_what_was_read_before_is_never_kept_after(
     assert generations != [client._store.generation]
 
 
-def test_a_batch_that_waits_for_its_moment_does_not_leave(
+def test_batch_that_waits_for_its_moment_is_not_sent_after_forgetting(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
     def meanwhile(_: float) -> None:
@@ -214,14 +220,14 @@ def pause_in(world: World, folder: Path) -> None:
 
 @pytest.fixture(params=[forget_in, pause_in])
 def stop(request: pytest.FixtureRequest, world: World, folder: Path) -> partial[None]:
-    """Return what an owner does who wants no batch to leave any more."""
+    """Return a function that stops all batches, as an owner does."""
     return partial(request.param, world, folder)
 
 
-def test_a_request_that_is_under_way_is_waited_for(
+def test_forgetting_waits_for_a_request_in_progress(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch, stop: partial[None]
 ) -> None:
-    """Otherwise a batch could leave after its owner was told that none does."""
+    """Otherwise a batch could be sent after its owner was told that none is."""
     waits_for_lock, order = threading.Event(), list[str]()
     sending = ClientStore.lock_sending
 
@@ -251,10 +257,10 @@ def test_a_request_that_is_under_way_is_waited_for(
     assert client.get_status().batches == ({} if stop.func is forget_in else {"sent": 1})
 
 
-def test_no_batch_leaves_after_the_last_moment_to_stop_it(
+def test_batch_can_be_stopped_until_the_sending_lock_is_taken(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch, stop: partial[None]
 ) -> None:
-    """Stop it just before the lock is taken that a batch is sent under."""
+    """Stop it just before the lock under which a batch is sent is taken."""
     sending = ClientStore.lock_sending
 
     def stop_first(store: ClientStore) -> object:
@@ -290,7 +296,7 @@ def test_forgetting_leaves_no_trace_of_an_item(
         assert (folder / name).stat().st_size == new
 
 
-def test_forgetting_keeps_what_was_spent_agreed_and_which_epochs_were_used(
+def test_forgetting_keeps_charges_terms_and_used_epochs(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
     client.sync(proxy)
@@ -317,7 +323,7 @@ def test_forgetting_keeps_what_was_spent_agreed_and_which_epochs_were_used(
 @pytest.mark.parametrize(
     ("name", "table"), [("client.db", "ledger"), ("client.history.db", "interactions")]
 )
-def test_another_reader_that_keeps_traces_is_told_of_and_trying_again_helps(
+def test_reader_that_keeps_old_pages_is_reported_and_a_retry_succeeds(
     client: Client, folder: Path, name: str, table: str
 ) -> None:
     other = sqlite3.connect(folder / name, isolation_level=None)

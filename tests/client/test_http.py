@@ -26,7 +26,9 @@ def api(server: LoopbackServer) -> Iterator[HttpProxy]:
         yield HttpProxy(http, server.url + "/")
 
 
-def test_a_batch_carries_what_everybodys_does(server: LoopbackServer, api: HttpProxy) -> None:
+def test_request_of_a_batch_has_the_same_headers_on_every_device(
+    server: LoopbackServer, api: HttpProxy
+) -> None:
     server.answer = reply(202, Set_Cookie="id=1; Path=/")
     for _ in range(2):
         api.send(b"batch")
@@ -45,13 +47,11 @@ def test_a_batch_carries_what_everybodys_does(server: LoopbackServer, api: HttpP
     ("status", "error"),
     [(200, RefusedError), (307, RefusedError), (410, ClosedError), (503, UnavailableError)],
 )
-def test_what_an_answer_to_a_batch_means(
+def test_status_of_the_answer_to_a_batch(
     server: LoopbackServer, api: HttpProxy, status: int, error: type[Exception]
 ) -> None:
-    """Take only 202 as thanks: a hotel's log-in page also answers 200.
-
-    The same holds for the question before the batch.
-    """
+    # Only 202 is an acknowledgement, because the login page of a hotel answers 200. The same holds
+    # for the request before the batch.
     server.answer = reply(status, b"Welcome to the hotel", Location="/elsewhere")
     for ask, what in ((api.check_taken, bytes(32)), (api.send, b"batch")):
         with pytest.raises(error) as caught:
@@ -68,7 +68,7 @@ def test_what_an_answer_to_a_batch_means(
         "http://[::1]:8000", "https://proxy.example/under/here",
     ],
 )  # fmt: skip
-def test_https_or_this_machine(url: str) -> None:
+def test_https_and_loopback_addresses_are_accepted(url: str) -> None:
     assert check_url(url) == url.rstrip("/")
 
 
@@ -82,6 +82,6 @@ def test_https_or_this_machine(url: str) -> None:
         "https://a/?who=me", "https://a/#me",
     ],
 )  # fmt: skip
-def test_what_is_not_encrypted_or_no_address_is_refused(url: str) -> None:
+def test_unencrypted_and_malformed_addresses_are_refused(url: str) -> None:
     with pytest.raises(SettingsError):
         HttpProxy(httpx.Client(), url)

@@ -29,10 +29,10 @@ WORLD = World()
 RELEASE = Release(WORLD.signed(1), WORLD.items(1), WORLD.catalogue)
 
 
-def test_the_best_items_that_are_not_ones_own(
+def test_list_has_the_best_items_outside_the_history(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    """Weigh items by the order in which they were recorded, and ask nobody."""
+    """Weigh items by the order in which they were recorded, without any request."""
     client.sync(proxy)
     client.record([item(3)])
     proxy.calls.clear()
@@ -72,15 +72,17 @@ TAGGED = Release(
 
 
 @given(TOUCHED.filter(bool), st.integers(0, ITEMS - 1))
-def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], row: int) -> None:
+def test_shares_of_items_and_tags_add_up_to_the_score(touched: dict[str, int], row: int) -> None:
     personal = compute_taste(TAGGED, touched)
     own, tags, now = personal.split_score(row)
     assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
-    assert own.sum() + tags.sum() + now == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
+    assert own.sum() + tags.sum() + now == pytest.approx(
+        personal.scores()[row], rel=1e-9, abs=1e-12
+    )
 
 
-def test_a_list_is_made_from_the_latest_thousand() -> None:
-    """Use no more, so that a long history takes no longer; older items are still not listed."""
+def test_list_is_computed_from_the_latest_thousand_items() -> None:
+    # A long history takes no longer; older items are still left out of the list.
     many = 1_300
     rng = np.random.default_rng(8)
     release = Release(
@@ -108,10 +110,10 @@ def test_a_model_without_a_solution_recommends_and_explains_nothing(
     assert [entry.because for entry in client.recommend(3)] == [()] * 3
 
 
-def test_a_sync_elsewhere_does_not_take_the_model_away(
+def test_sync_of_another_process_does_not_remove_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Let another process take the next epoch between reading the manifest and its files."""
+    """Let another process enter the next epoch between reading the manifest and its files."""
     world = World()
     proxy = FakeProxy(world)
     with world.create(tmp_path) as client, world.open(tmp_path) as other:
@@ -130,7 +132,7 @@ def test_a_sync_elsewhere_does_not_take_the_model_away(
         assert client.get_status().epoch == 2
 
 
-def test_a_model_is_read_once_and_never_after_another_process_changed_it(
+def test_model_is_cached_until_another_process_changes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World()
@@ -320,7 +322,7 @@ def vectors() -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "case", json.loads(FILE.read_text()) if FILE.exists() else [], ids=lambda case: case["name"]
 )
-def test_lists_and_reasons_are_the_stored_ones(case: dict[str, Any]) -> None:
+def test_lists_and_reasons_equal_the_vectors(case: dict[str, Any]) -> None:
     computed, stored = answer(case), case["answer"]
     assert computed["tags"] == stored["tags"]
     for name in ("popularity", "scores"):
@@ -336,7 +338,7 @@ def test_lists_and_reasons_are_the_stored_ones(case: dict[str, Any]) -> None:
         )
 
 
-def test_the_file_is_up_to_date() -> None:
+def test_vector_file_is_up_to_date() -> None:
     stored = json.loads(FILE.read_text())
     assert [{k: v for k, v in case.items() if k != "answer"} for case in stored] == questions()
 

@@ -1,4 +1,4 @@
-"""A batch: its id is fresh randomness, and no mood of the process shows in it or in its time."""
+"""A batch: its id is random, and neither the process nor the history shows in it or in its time."""
 
 import time
 import warnings
@@ -28,7 +28,7 @@ def batch(entropy: Callable[[int], bytes], rows: list[int]) -> bytes:
 
 
 @pytest.mark.parametrize("rows", [[], [1, 4]])
-def test_exactly_16_bytes_are_asked_for_and_stand_in_the_batch(rows: list[int]) -> None:
+def test_id_of_a_batch_is_16_bytes_of_entropy(rows: list[int]) -> None:
     sizes: list[int] = []
 
     def entropy(size: int) -> bytes:
@@ -47,7 +47,7 @@ def test_exactly_16_bytes_are_asked_for_and_stand_in_the_batch(rows: list[int]) 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("touched", [[], [1], [1, 2, 3]])
 @pytest.mark.parametrize("size", [bounds.MIN_ITEM_ENTRY, bounds.MAX_ITEM_ENTRY])
-def test_numbers_that_raise_elsewhere_silence_nobody(
+def test_device_reports_when_floating_point_errors_raise(
     tmp_path: Path, mechanism: str, touched: list[int], size: float
 ) -> None:
     """Let the application make numpy raise, and Python turn warnings into errors."""
@@ -70,10 +70,10 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
 
 @pytest.mark.parametrize(("n_items", "factors"), [(1_000_000, 1), (8, bounds.MAX_FACTORS)])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_longest_history_is_ready_in_time(
+def test_batch_of_the_longest_history_is_made_within_the_lead(
     tmp_path: Path, mechanism: str, n_items: int, factors: int
 ) -> None:
-    """Read and report the most items that are kept. What takes longer than `lead` can be seen."""
+    # A batch that takes longer than the lead would be sent late, which can be seen.
     built = Settings.preset(mechanism, factors=factors, reports=1).build(n_items)
     one = World(max_items=n_items, factors=factors, reports=1).manifest(1, items=n_items)
     V = np.random.default_rng(1).standard_normal((n_items, factors)).astype(np.float32)

@@ -248,13 +248,13 @@ def live_as(
         pytest.param(a_large_record_is_under_way, "sent", id="a large record"),
     ],
 )
-def test_nothing_that_a_history_takes_shows_in_the_time_of_a_request(
+def test_request_times_do_not_depend_on_the_history(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     scenario: Callable[[Life], None],
     expected: object,
 ) -> None:
-    """Set clocks back and move no request: what ends a wait may be the end of computing."""
+    """Clocks are set back, too: a wait that then ended with the computing would reveal it."""
     # The longest history takes seconds to record: where nothing happens, and where it is written.
     longest = scenario in (nothing_happens, a_large_record_is_under_way)
     people = [*PEOPLE, *[Person(items=MAX_HISTORY_ITEMS)] * longest]
@@ -281,8 +281,8 @@ def only_sync(life: Life) -> float:
     return float(sent)
 
 
-def test_the_request_after_the_long_pause_waits_for_no_lock(tmp_path: Path) -> None:
-    """Take the folder's lock before the moment, so that a process that holds it does not show."""
+def test_request_after_the_long_pause_waits_for_no_lock(tmp_path: Path) -> None:
+    # The lock of the folder is taken earlier, so that a process that holds it does not show.
     with ExitStack() as opened:
         undisturbed = Life(tmp_path / "alone", Person(), opened)
         only_sync(undisturbed)

@@ -1,4 +1,4 @@
-"""What is withdrawn is on no list, what is new may be, and nobody leads back to an older shelf."""
+"""The shelf: withdrawn items are on no list, new ones may be, and older shelves are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def look(client: Client, proxy: FakeProxy) -> set[str]:
     return listed(client)
 
 
-def test_an_item_is_gone_and_another_there_with_the_next_look(
+def test_new_shelf_removes_and_adds_items_at_the_next_sync(
     client: Client, proxy: FakeProxy
 ) -> None:
     assert GONE in look(client, proxy)
@@ -47,18 +47,16 @@ def test_an_item_is_gone_and_another_there_with_the_next_look(
     assert proxy.received == [], "a look reports nothing"
 
 
-def test_a_sync_may_begin_while_a_look_waits_for_its_moment(
-    client: Client, proxy: FakeProxy
-) -> None:
+def test_sync_may_begin_while_a_look_at_the_shelf_waits(client: Client, proxy: FakeProxy) -> None:
     outcomes = []
     client.look(proxy, sleep=lambda _: outcomes.append(client.sync(proxy, jitter=0).outcome))
     assert outcomes == ["sent"]
 
 
-def test_no_file_is_read_between_the_manifest_and_the_shelf(
+def test_shelf_is_fetched_right_after_the_manifest(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read it later: how long that takes depends on what else the device computes."""
+    """Read files later: the time that this takes depends on what else the device computes."""
     look(client, proxy)
     proxy.calls.clear()
     read = client._store.get_file
@@ -72,7 +70,7 @@ def test_no_file_is_read_between_the_manifest_and_the_shelf(
     assert proxy.calls[:3] == ["manifest", "shelf", "file"]
 
 
-def test_a_report_is_made_for_the_catalogue_of_its_epoch(
+def test_reports_are_for_the_catalogue_of_the_manifest(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ignore the shelf: the rows of an epoch's model are those of its manifest."""
@@ -120,7 +118,9 @@ LIES: dict[str, Callable[[World], bytes]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_changes_no_list(lie: str, client: Client, proxy: FakeProxy, world: World) -> None:
+def test_forged_shelf_changes_no_list(
+    lie: str, client: Client, proxy: FakeProxy, world: World
+) -> None:
     lay_out(proxy, LATER)
     before = look(client, proxy)
     honest, proxy.shelved = proxy.shelved, LIES[lie](world)
@@ -135,7 +135,7 @@ def test_a_lie_changes_no_list(lie: str, client: Client, proxy: FakeProxy, world
     assert client.sync(proxy).outcome == "sent"
 
 
-def test_what_was_seen_stays_seen_after_forgetting(client: Client, proxy: FakeProxy) -> None:
+def test_older_shelf_is_refused_even_after_forgetting(client: Client, proxy: FakeProxy) -> None:
     first = proxy.shelved
     lay_out(proxy, LATER)
     look(client, proxy)
@@ -145,7 +145,7 @@ def test_what_was_seen_stays_seen_after_forgetting(client: Client, proxy: FakePr
         client.look(proxy, sleep=lambda _: None)
 
 
-def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
+def test_withdrawn_items_are_hidden_without_consent_to_worse_terms(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     assert GONE in look(client, proxy)
@@ -161,7 +161,7 @@ def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
     assert files == 3, "the model, its catalogue and the shelf's: no answer may take for ever"
 
 
-def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
+def test_withdrawn_items_are_hidden_without_consent_to_a_larger_catalogue(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     before = look(client, proxy)
@@ -182,7 +182,7 @@ def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
     assert look(client, proxy) == {item.id for item in others.items}
 
 
-def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(
+def test_withheld_shelf_does_not_restore_items_that_the_manifest_lacks(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     kept_back = proxy.shelved
@@ -198,9 +198,7 @@ def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(
     assert GONE not in look(client, proxy)
 
 
-def test_a_shelf_of_a_time_when_a_clock_was_wrong_leads_nobody_astray(
-    client: Client, proxy: FakeProxy
-) -> None:
+def test_shelf_with_a_wrong_date_is_replaced(client: Client, proxy: FakeProxy) -> None:
     lay_out(proxy, LATER + 2 * DAY)
     with pytest.raises(UntrustedError):
         client.look(proxy, sleep=lambda _: None)
@@ -208,7 +206,7 @@ def test_a_shelf_of_a_time_when_a_clock_was_wrong_leads_nobody_astray(
     assert NEW.id in look(client, proxy)
 
 
-def test_a_shelf_may_be_signed_by_the_next_key_before_a_manifest_is(
+def test_shelf_may_be_signed_by_the_next_key_before_any_manifest(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     """Accept the shelf without trusting its key: the manifest is still by the old key."""

@@ -1,4 +1,4 @@
-"""A device says nothing but its reports: all else that can be seen is the same for any history.
+"""A device reveals only its reports: all else that can be seen is the same for any history.
 
 A server and a proxy that work together choose everything that is public. They see which requests a
 device sends, in which order, at what time and of what size, what it charges, and the error that it
@@ -140,7 +140,7 @@ def opened_batch(world: World, proxy: FakeProxy) -> tuple[Any, ...]:
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=60)
-def test_nothing_that_can_be_seen_depends_on_one_item(
+def test_visible_behaviour_does_not_depend_on_one_item(
     rows: list[tuple[float, ...]], changes: dict[str, Any], history: set[int], one: int, seed: int
 ) -> None:
     without, within = sorted(history - {one}), sorted(history | {one})
@@ -190,7 +190,7 @@ def same_items_twice(draw: st.DrawFn) -> tuple[Moments, Moments]:
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=12)
-def test_what_leaves_knows_neither_order_nor_tags(
+def test_reports_depend_on_neither_order_nor_tags(
     lives: tuple[Moments, Moments], catalogues: tuple[str, str], seed: int
 ) -> None:
     first, second = (
@@ -200,8 +200,8 @@ def test_what_leaves_knows_neither_order_nor_tags(
     assert first == second
 
 
-def test_what_leaves_is_of_the_items_all_the_same() -> None:
-    """Otherwise the tests above could not fail: another item and the reports are others."""
+def test_reports_depend_on_the_items() -> None:
+    # The tests above could not fail if reports did not depend on the history at all.
     one, other = (seen_of([[1, 2], [last]], 1, with_reports=True, **LOUD) for last in (3, 40))
     reports = [[entry[3] for entry in seen if isinstance(entry[-1], list)] for seen in (one, other)]
     assert len(reports[0]) == len(reports[1]) == 3

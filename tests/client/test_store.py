@@ -1,4 +1,4 @@
-"""The folder: private, durable, refused when it is not what it must be; and the ledger in it."""
+"""The folder of a client: it is private, durable and checked; and the ledger in it."""
 
 import sqlite3
 import stat
@@ -31,7 +31,7 @@ ENDS = ("", "-shm", "-wal")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
-def test_everything_is_the_owners_alone(
+def test_only_the_owner_can_read_any_file(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
     client.sync(proxy)
@@ -42,7 +42,7 @@ def test_everything_is_the_owners_alone(
     assert set(modes.values()) == {0o600}, modes
 
 
-def test_nothing_private_goes_into_a_temporary_file(client: Client) -> None:
+def test_sqlite_writes_no_temporary_files(client: Client) -> None:
     for database in (client._store._db, client._store.history._db):
         assert database.row("PRAGMA temp_store") == (2,)
 
@@ -54,7 +54,7 @@ def test_a_folder_has_one_client(client: Client, world: World, folder: Path) -> 
     assert client.get_status().interactions == 3
 
 
-def test_a_client_needs_a_folder_of_its_own(world: World, tmp_path: Path) -> None:
+def test_folder_with_other_files_is_refused(world: World, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     mode = tmp_path.stat().st_mode
     for place in (tmp_path, tmp_path / "letter.txt"):
@@ -72,7 +72,9 @@ def test_a_client_needs_a_folder_of_its_own(world: World, tmp_path: Path) -> Non
         {"proxy_url": "http://proxy.example"},
     ],
 )
-def test_what_cannot_work_is_refused_at_the_start(folder: Path, changes: dict[str, object]) -> None:
+def test_invalid_arguments_are_refused_when_a_client_is_created(
+    folder: Path, changes: dict[str, object]
+) -> None:
     settings: dict[str, object] = {
         "proxy_url": "https://proxy.example",
         "verification_key": bytes(32),
@@ -83,7 +85,7 @@ def test_what_cannot_work_is_refused_at_the_start(folder: Path, changes: dict[st
     assert not (folder / "client.db").exists()
 
 
-def test_opening_what_is_not_there_makes_nothing(folder: Path) -> None:
+def test_opening_a_missing_folder_creates_nothing(folder: Path) -> None:
     with pytest.raises(StoreError):
         Client.open(folder)
     assert not folder.exists()
@@ -93,7 +95,7 @@ def test_opening_what_is_not_there_makes_nothing(folder: Path) -> None:
         Client.open(folder)
 
 
-def test_a_spoilt_file_is_fetched_again(client: Client, proxy: FakeProxy, world: World) -> None:
+def test_damaged_file_is_fetched_again(client: Client, proxy: FakeProxy, world: World) -> None:
     client.sync(proxy)
     client._store._db.rows("UPDATE files SET content = zeroblob(9)")
     with pytest.raises(StoreError):
@@ -103,8 +105,8 @@ def test_a_spoilt_file_is_fetched_again(client: Client, proxy: FakeProxy, world:
 
 
 # A disk that is full, or only for reading.
-def test_a_full_disk_sends_nothing_it_could_not_note(tmp_path: Path) -> None:
-    """Try every size at which the disk can be full: an error of ours, and no damage."""
+def test_full_disk_sends_nothing_that_was_not_recorded(tmp_path: Path) -> None:
+    """Try every size at which the disk can be full: the error is ours, and nothing is damaged."""
     learnt: set[int | None] = set()
     for room in range(100):
         world = World(reports=300)  # a batch of several pages
@@ -144,10 +146,10 @@ def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -
     return UnsentBatch(charge, 0.0, 9 * DAY, batch=content)
 
 
-def test_an_epoch_never_gets_a_second_batch_or_charge(
+def test_tables_refuse_a_second_batch_or_charge_of_an_epoch(
     client: Client, proxy: FakeProxy, folder: Path
 ) -> None:
-    """Check the last line of defence: the tables themselves refuse it."""
+    # The tables themselves refuse it, if all code before them failed.
     client.sync(proxy)
     before = table(folder)
     for _ in range(2):
@@ -158,7 +160,7 @@ def test_an_epoch_never_gets_a_second_batch_or_charge(
     assert client.sync(proxy).outcome == "already charged"
 
 
-def test_a_batch_that_is_not_the_one_charged_is_not_sent(
+def test_batch_that_differs_from_its_charge_is_not_sent(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     client.sync(proxy, sleep=pause_once_made(client), jitter=60)
@@ -173,7 +175,7 @@ def test_a_batch_that_is_not_the_one_charged_is_not_sent(
 
 
 # The limit.
-def test_at_the_limit_reporting_stops_until_there_is_another(
+def test_reporting_stops_at_the_limit_until_it_is_raised(
     world: World, proxy: FakeProxy, folder: Path
 ) -> None:
     with world.create(folder, limit=COST + 1) as client:
@@ -214,7 +216,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_ledger_stops_reporting_and_nothing_else(
+def test_damaged_ledger_stops_only_reporting(
     client: Client, proxy: FakeProxy, world: World, folder: Path, damage: str
 ) -> None:
     client.sync(proxy)
@@ -246,10 +248,10 @@ def test_a_damaged_ledger_stops_reporting_and_nothing_else(
     assert (client.get_status().interactions, client.get_status().spent) == (0, None)
 
 
-def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
+def test_records_beyond_the_limit_are_refused_despite_valid_hashes(
     world: World, folder: Path
 ) -> None:
-    """Beyond the limit of its time: damage, not the limit's plain end."""
+    # A charge beyond the limit of its time is damage, not the usual end at the limit.
     with world.create(folder, limit=5) as client:
         other = Ledger(5)
         other.set_limit(50)
@@ -265,8 +267,8 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
         assert isinstance(caught.value.__cause__, BudgetExceededError)
 
 
-def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) -> None:
-    """Add a record in another process after every statement; none is taken for damage."""
+def test_reader_sees_a_consistent_snapshot(client: Client, world: World, folder: Path) -> None:
+    """Add a record in another process after every statement; the reader reports no damage."""
     with world.open(folder) as other:
         store, limit = other._store, [100.0]
         rows = store._db.rows
@@ -282,8 +284,8 @@ def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) ->
     assert limit[0] > 101
 
 
-def test_a_token_is_only_for_the_key_that_it_was_made_with(client: Client) -> None:
-    """Refuse another key: the proxy would refuse the batch after it was paid for."""
+def test_token_of_another_key_is_not_used(client: Client) -> None:
+    # The proxy would refuse the batch after it was paid for.
     token = Token(bytes(range(16)), bytes(range(64)))
     client._store.save_token_decision(2, takes_part=True)
     client._store.save_token(2, sha(b"its key"), token)

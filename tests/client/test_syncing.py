@@ -1,4 +1,4 @@
-"""One sync: what leaves, when, how often, and what it costs; the same bytes until they arrive."""
+"""One sync: what is sent, when, how often and at which cost; a batch is sent again unchanged."""
 
 import inspect
 import os
@@ -41,7 +41,7 @@ from tests.client.world import (
 )
 
 
-def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
+def test_second_sync_of_an_epoch_sends_nothing(
     client: Client, proxy: FakeProxy, folder: Path
 ) -> None:
     synced = client.sync(proxy)
@@ -58,7 +58,7 @@ def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
     assert (charge.epoch, charge.epsilon, charge.reports) == (1, EPSILON, REPORTS)
 
 
-def test_a_batch_opens_to_exactly_the_reports_of_its_words(
+def test_opened_batch_has_the_reports_of_its_random_words(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     client.sync(proxy, draw_words=words)
@@ -107,10 +107,10 @@ def test_every_epoch_has_its_own_batch_and_keeps_only_its_own_files(
         (1.5 * DAY, {"public_key": None}, "nothing asked"),
     ],
 )
-def test_nothing_is_made_outside_the_epochs_time(
+def test_batch_is_made_only_while_the_epoch_is_open(
     world: World, folder: Path, now: float, changes: dict[str, Any], outcome: str
 ) -> None:
-    """Take reports while the epoch waits for its crowd."""
+    # An epoch that waits for its crowd still takes reports.
     world.now = now
     proxy = FakeProxy(world, **changes)
     with world.create(folder, accept=False) as client:
@@ -120,7 +120,9 @@ def test_nothing_is_made_outside_the_epochs_time(
     assert len(proxy.received) == len(charges(folder)) == int(outcome == "sent")
 
 
-def test_a_pause_holds_and_ends(client: Client, proxy: FakeProxy, folder: Path) -> None:
+def test_pause_stops_reporting_until_it_ends(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
     client.pause()
     assert client.sync(proxy).outcome == "paused"
     assert client.recommend(2)
@@ -129,9 +131,7 @@ def test_a_pause_holds_and_ends(client: Client, proxy: FakeProxy, folder: Path) 
     assert client.sync(proxy).outcome == "sent"
 
 
-def test_a_pause_while_the_backend_is_asked_stops_the_request_for_a_token(
-    world: World, folder: Path
-) -> None:
+def test_pause_during_attestation_stops_the_token_request(world: World, folder: Path) -> None:
     proxy = FakeProxy(world, accounts=True)
     with world.create(folder, accept=False) as client:
         client.accept(world.terms(accounts=True), 100.0)
@@ -144,9 +144,7 @@ def test_a_pause_while_the_backend_is_asked_stops_the_request_for_a_token(
         assert "token" not in proxy.calls
 
 
-def test_a_pause_after_the_decision_stops_the_request_for_an_attestation(
-    world: World, folder: Path
-) -> None:
+def test_pause_after_the_decision_stops_the_attestation_request(world: World, folder: Path) -> None:
     requests: list[bool] = []
 
     def pause_with_the_token_id(size: int) -> bytes:
@@ -170,7 +168,7 @@ def test_a_pause_after_the_decision_stops_the_request_for_an_attestation(
     assert requests == [False]
 
 
-def test_a_pause_while_the_batch_is_made_charges_nothing(
+def test_pause_while_a_batch_is_made_charges_nothing(
     client: Client, proxy: FakeProxy, folder: Path
 ) -> None:
     def pause(users: int, reports: int) -> NDArray[np.uint64]:
@@ -186,11 +184,10 @@ def test_a_pause_while_the_batch_is_made_charges_nothing(
     assert client.sync(proxy).outcome == "sent"
 
 
-def test_a_batch_that_another_sync_could_not_send_leaves_with_the_one_that_waits(
+def test_waiting_sync_sends_the_batch_that_another_could_not_send(
     world: World, proxy: FakeProxy, folder: Path
 ) -> None:
-    """Say "paused" only if the owner paused."""
-
+    # The outcome is "paused" only if the owner paused.
     def sync_elsewhere(seconds: float) -> None:
         world.now += seconds
         if not charges(folder):
@@ -204,7 +201,7 @@ def test_a_batch_that_another_sync_could_not_send_leaves_with_the_one_that_waits
     assert len(charges(folder)) == len(proxy.received) == 1
 
 
-def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: FakeProxy) -> None:
+def test_pause_keeps_a_waiting_batch_on_the_device(client: Client, proxy: FakeProxy) -> None:
     paused = client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     assert paused.outcome == "paused"
     assert client.sync(proxy).outcome == "paused"
@@ -214,7 +211,7 @@ def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: Fake
     assert (resumed.outcome, resumed.spent) == ("sent", COST)
 
 
-def test_while_an_old_batch_waits_no_second_one_is_made(
+def test_no_second_batch_is_made_while_one_waits(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     client.sync(proxy, sleep=pause_once_made(client), jitter=60)
@@ -240,10 +237,10 @@ def refusing(error: Exception) -> Callable[[str], None]:
     return refuse
 
 
-def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
+def test_retry_time_of_the_proxy_holds_after_a_restart(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    """Wait with the batch only: what is published is fetched meanwhile."""
+    # Only the batch waits; published files are fetched meanwhile.
     proxy.before = refusing(UnavailableError("busy", 120.0))
     with pytest.raises(UnavailableError):
         client.sync(proxy)
@@ -270,10 +267,10 @@ def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
     ],
     ids=["unavailable", "postponed", "refused"],
 )
-def test_a_batch_is_kept_until_its_epoch_is_over_and_then_given_up(
+def test_batch_is_kept_until_its_epoch_is_over(
     client: Client, proxy: FakeProxy, world: World, folder: Path, error: Exception, passed: int
 ) -> None:
-    """Before the time that the proxy named, and before `ends`."""
+    # It is dropped when the next epoch begins, even before the proxy's retry time or `ends`.
     proxy.before = refusing(error)
     for _ in range(2):
         with pytest.raises(type(error)):
@@ -289,7 +286,22 @@ def test_a_batch_is_kept_until_its_epoch_is_over_and_then_given_up(
     assert len(proxy.received) == 1
 
 
-def test_a_batch_that_is_late_by_a_hair_is_not_sent(
+def test_outlook_includes_a_waiting_batch(client: Client, proxy: FakeProxy) -> None:
+    client.set_limit(COST)
+    proxy.before = refusing(UnavailableError("busy"))
+    with pytest.raises(UnavailableError):
+        client.sync(proxy)
+    terms = client.fetch_terms(proxy)
+    for limit, reports in [(COST, REPORTS), (3 * COST, 3 * REPORTS)]:
+        client.set_limit(limit)
+        assert f"; at most {reports} reports, " in client.compute_outlook(terms).short[0]
+    proxy.before = lambda call: None
+    client.set_limit(COST)
+    assert client.sync(proxy).outcome == "sent"
+    assert client.compute_outlook(terms).short[0].endswith("; no more reports leave.")
+
+
+def test_batch_is_not_sent_after_the_end_of_its_epoch(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     proxy.before = refusing(UnavailableError("busy"))
@@ -302,7 +314,7 @@ def test_a_batch_that_is_late_by_a_hair_is_not_sent(
 
 
 # Randomness.
-def test_words_and_entropy_come_from_the_operating_system_by_default(
+def test_default_entropy_is_that_of_the_operating_system(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = inspect.signature(Client.sync).parameters
@@ -322,12 +334,12 @@ def test_words_and_entropy_come_from_the_operating_system_by_default(
 
 
 def coins(*shares: float) -> Callable[[int], bytes]:
-    """Entropy whose draws are these shares of everything, then zeros."""
+    """Return entropy whose draws are these shares of the whole range, then zeros."""
     drawn = iter([int(share * 2**64).to_bytes(8, "little") for share in shares])
     return lambda size: next(drawn, bytes(size))
 
 
-def test_a_device_that_sits_out_asks_its_coin_once(world: World, folder: Path) -> None:
+def test_device_that_sits_an_epoch_out_draws_once(world: World, folder: Path) -> None:
     proxy = FakeProxy(world, share=0.25)
     with world.create(folder, accept=False, entropy=coins(0.25)) as client:
         client.accept(proxy.signed.manifest.terms, 100.0)
@@ -346,11 +358,10 @@ def sleeping(world: World, slept: list[float]) -> Callable[[float], None]:
 
 
 @pytest.mark.parametrize("error", [ClosedError("over"), UnavailableError("full")])
-def test_nobody_pays_for_what_would_not_be_taken(
+def test_batch_that_would_be_refused_is_not_charged(
     client: Client, proxy: FakeProxy, folder: Path, error: Exception
 ) -> None:
-    """Refuse before anything is charged, and try again later."""
-
+    # The device asks before it charges anything, and tries again later.
     def refuse(call: str) -> None:
         if call == "taken?":
             raise error
@@ -366,9 +377,7 @@ def test_nobody_pays_for_what_would_not_be_taken(
     assert client.sync(proxy).outcome == "sent"
 
 
-def test_the_batch_leaves_at_the_moment_that_was_drawn(
-    world: World, proxy: FakeProxy, folder: Path
-) -> None:
+def test_batch_is_sent_at_the_drawn_moment(world: World, proxy: FakeProxy, folder: Path) -> None:
     begun, slept = world.now, list[float]()
     sent_at: list[float] = []
     proxy.before = lambda call: sent_at.append(world.now) if call == "send" else None
@@ -383,7 +392,7 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     assert proxy.calls == [*looks, "taken?", "send"]
 
 
-def test_a_clock_that_was_set_back_does_not_hold_a_batch(
+def test_clock_that_is_set_back_does_not_delay_a_batch(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     client.sync(proxy, sleep=pause_once_made(client), jitter=60)
@@ -394,8 +403,22 @@ def test_a_clock_that_was_set_back_does_not_hold_a_batch(
     assert slept == []
 
 
+def test_a_clock_that_was_set_back_does_not_hold_a_moment_that_was_drawn(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.sync(proxy, sleep=stop, jitter=3_600)
+    world.now -= DAY / 4
+    slept: list[float] = []
+    assert client.sync(proxy, sleep=sleeping(world, slept), jitter=3_600).outcome == "sent"
+    assert sum(slept) < 60
+
+
 @pytest.mark.parametrize(("left", "outcome"), [(10, "not open"), (11, "sent")])
-def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
+def test_batch_that_could_not_be_sent_in_time_is_not_charged(
     world: World, folder: Path, left: int, outcome: str
 ) -> None:
     """Let the epoch end after this number of seconds."""
@@ -406,7 +429,7 @@ def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
     assert (synced.outcome, len(charges(folder))) == (outcome, int(outcome == "sent"))
 
 
-def test_an_epoch_that_is_over_before_its_turn_costs_nothing(
+def test_epoch_that_ends_before_the_drawn_moment_is_not_charged(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
     def meanwhile(seconds: float) -> None:
@@ -420,7 +443,7 @@ def test_an_epoch_that_is_over_before_its_turn_costs_nothing(
     assert client.sync(proxy).outcome == "sent"
 
 
-def test_the_moment_survives_a_restart(world: World, proxy: FakeProxy, folder: Path) -> None:
+def test_drawn_moment_survives_a_restart(world: World, proxy: FakeProxy, folder: Path) -> None:
     def stop(_: float) -> None:
         raise KeyboardInterrupt
 
@@ -436,18 +459,17 @@ def test_the_moment_survives_a_restart(world: World, proxy: FakeProxy, folder: P
 
 
 @pytest.mark.parametrize("jitter", [-1.0, 3_601.0, float("nan"), float("inf")])
-def test_a_pause_without_sense_is_refused(client: Client, proxy: FakeProxy, jitter: float) -> None:
+def test_invalid_pause_is_refused(client: Client, proxy: FakeProxy, jitter: float) -> None:
     with pytest.raises(SettingsError, match="jitter"):
         client.sync(proxy, jitter=jitter)
     assert proxy.calls == []
 
 
 # Two at once.
-def test_a_second_sync_of_the_same_folder_is_told_so(
+def test_second_sync_of_a_folder_is_refused(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    """Between processes: `tests/storage/test_lock.py`. What the owner does goes on all the same."""
-
+    # Two processes: `tests/storage/test_lock.py`. Other calls of the owner still work.
     def meanwhile(_: float) -> None:
         if not client.get_status().batches:
             return  # the long pause, before anything is made: see below
@@ -462,7 +484,7 @@ def test_a_second_sync_of_the_same_folder_is_told_so(
     assert client.sync(proxy).outcome == "already sent"
 
 
-def test_while_it_waits_for_its_turn_the_owner_may_do_as_they_like(
+def test_other_calls_work_while_a_sync_waits(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
     def meanwhile(_: float) -> None:
@@ -477,10 +499,10 @@ def test_while_it_waits_for_its_turn_the_owner_may_do_as_they_like(
 
 
 @pytest.mark.parametrize("successor", ["a new client", "a backup", "nothing"])
-def test_a_sync_whose_folder_was_replaced_while_it_slept_sends_nothing(
+def test_sync_sends_nothing_if_its_folder_is_replaced_while_it_waits(
     world: World, proxy: FakeProxy, folder: Path, tmp_path: Path, successor: str
 ) -> None:
-    """Neither make a batch of the history that is gone, nor charge where nobody reads it."""
+    """Neither make a batch of the deleted history, nor charge a ledger that nobody reads."""
     with world.create(folder) as client:
         client.record([item(3), item(7)])
     shutil.copytree(folder, tmp_path / "backup")
@@ -501,7 +523,7 @@ def test_a_sync_whose_folder_was_replaced_while_it_slept_sends_nothing(
         assert charges(folder) == []
 
 
-def test_a_batch_that_waits_in_a_replaced_folder_is_not_sent(
+def test_waiting_batch_of_a_replaced_folder_is_not_sent(
     world: World, proxy: FakeProxy, folder: Path, tmp_path: Path
 ) -> None:
     """Put a backup back between the charge and the moment of sending."""

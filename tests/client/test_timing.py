@@ -189,7 +189,7 @@ def stored() -> dict[str, Any]:
     return content
 
 
-def test_decisions_are_those_of_the_file() -> None:
+def test_decisions_equal_the_vectors() -> None:
     assert json.loads(json.dumps(content())) == stored()
 
 
@@ -197,7 +197,7 @@ def write() -> None:
     FILE.write_text(format_cases(content()) + "\n")
 
 
-def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:
+def test_lead_is_never_longer_than_a_batch_waits() -> None:
     shapes = [(2**24, 1), (2**24, 4), (2**16, 256), (2**22, 16)]
     leads = [
         compute_lead(World(max_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
@@ -212,7 +212,7 @@ def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:
 Coins = Callable[[int], bytes]
 
 
-def test_turns_are_those_that_were_not_charged() -> None:
+def test_charged_turns_are_not_left() -> None:
     two = terms(epochs=2)
     own, other = (
         Charge(training, 1, bytes(32), "loudest", 1.0, 1, 0.1, 9, 0)
@@ -223,7 +223,7 @@ def test_turns_are_those_that_were_not_charged() -> None:
 
 
 @pytest.mark.parametrize(("share", "epochs_left"), [(2**-32, 0), (2**-32, 1), (1.0, 0), (0.5, 3)])
-def test_two_coins_are_tossed_whatever_the_chance(share: float, epochs_left: int) -> None:
+def test_two_coins_are_drawn_for_every_share(share: float, epochs_left: int) -> None:
     asked: list[int] = []
 
     def entropy(size: int) -> bytes:
@@ -271,7 +271,7 @@ EPOCHS = 20
 
 
 @pytest.mark.parametrize("turns", [1, 2, 7, EPOCHS])
-def test_every_crowd_is_of_one_size(turns: int) -> None:
+def test_all_epochs_have_crowds_of_equal_size(turns: int) -> None:
     """Compute exactly how many devices have each number of turns left in every epoch."""
     devices = np.zeros(turns + 1)
     devices[turns] = 1.0
@@ -292,7 +292,7 @@ def wakes(phase: float, opens: int) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("is_planted", [False, True])
-def test_when_a_token_is_fetched_says_nothing_of_when_it_is_spent(is_planted: bool) -> None:
+def test_time_of_fetching_a_token_does_not_reveal_its_use(is_planted: bool) -> None:
     """Correlate the times of 3,000 devices; false alarm below 1e-6: eight times 5.7 deviations.
 
     Without a moment of its own, fetched when the device wakes up, it would.

@@ -10,8 +10,10 @@ from sottovoce.core import (
     MECHANISMS,
     Histories,
     Mechanism,
+    Named,
     Shape,
     bounds,
+    count_reports,
     draw_initial_items,
     solve_user_vectors,
     sum_signs,
@@ -66,7 +68,7 @@ def test_manifest_describes_the_mechanism_completely(
     assert read == mechanism
     assert read.epsilon == mechanism.event(1, 1).epsilon == epsilon
     assert mechanism.gain > 0
-    grown = mechanism.for_items(2 * items)
+    grown = mechanism.for_items(mechanism.limit_items(2 * items))
     one_more = grown.loud_fraction + 0.5 / grown.n_directions
     assert grown.loud_fraction <= mechanism.loud_fraction < one_more
 
@@ -90,7 +92,7 @@ def test_any_history_makes_k_reports_in_range(
     assert reports.shape == (h.n_users, k)
     assert reports.dtype == np.uint32
     assert (reports >> 1 < mechanism.n_directions).all()
-    sums = sum_signs(reports, mechanism.n_directions)
+    sums = mechanism.to_sums(count_reports(reports, mechanism.n_directions))
     estimate = mechanism.estimate(sums, reports.size)
     assert estimate.shape == (h.n_items, factors)
     assert np.isfinite(estimate).all()
@@ -140,7 +142,7 @@ def test_reports_are_possible_for_all_models_within_bounds(
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_estimate_is_linear_and_zero_without_reports(name: str) -> None:
     mechanism = build(name, 9)
-    sums = np.random.default_rng(0).integers(-5, 6, mechanism.n_directions)
+    sums = np.random.default_rng(0).integers(-5, 6, mechanism.n_sums)
     once, twice = mechanism.estimate(sums, 100), mechanism.estimate(2 * sums, 100)
     assert twice == pytest.approx(2 * once)
     assert not mechanism.estimate(np.zeros_like(sums), 0).any()
@@ -201,7 +203,7 @@ def test_invalid_shapes_and_too_many_directions_are_rejected() -> None:
             Shape(*shape)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != Named.name])
 def test_estimate_correlates_with_the_gradient(name: str) -> None:
     h = random_people(400, 16, seed=4, most=8)
     V = draw_initial_items(16, 2, 0.3, 1)

@@ -76,7 +76,7 @@ class Part:
         self.restart()
 
     def close(self) -> None:
-        """Let go of the files of this life."""
+        """Close the files of this life."""
         self._opened.close()
 
     def _next_folder(self) -> Path:

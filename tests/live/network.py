@@ -102,7 +102,7 @@ class ServerOverNetwork:
 
 
 class BatchObserver(Protocol):
-    """Is told what happens to a batch."""
+    """Receives what happens to a batch."""
 
     def note_attempt(self, proxy: str, batch: bytes) -> None:
         """Note that it may have reached the proxy."""

@@ -77,10 +77,6 @@ class Recorder:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": answer})
 
-    def list_paths(self, method: str) -> list[str]:
-        """Return the paths of all requests with this method."""
-        return [request.path for request in self.requests if request.method == method]
-
 
 class AppTransport(httpx.BaseTransport):
     """Takes requests of an `httpx.Client` to an application, which runs in a loop's thread."""

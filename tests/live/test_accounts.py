@@ -1,4 +1,4 @@
-"""One account, one batch in an epoch, through the whole stack; and nobody knows whose it was."""
+"""Accounts through the whole stack: one batch of an account in an epoch, which nobody can link."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,8 +81,8 @@ def test_devices_of_one_account_share_its_turns_and_pay_for_them_once(folder: Pa
         assert sum(paid) == pytest.approx(2 * float(terms.cost))
 
 
-def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
-    """Count tokens at the proxy, so that nothing depends on what devices forget."""
+def test_account_has_no_more_tokens_than_turns(folder: Path) -> None:
+    # The proxy counts tokens, so that nothing depends on what devices forget.
     training = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=4, factors=2, lifetime=2)
     with run_with_accounts(folder, training=training) as stack:
         assert stack.world.get_signed().manifest.terms.epochs == 2
@@ -93,8 +93,8 @@ def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
         assert [token is not None for token in tokens] == [True, True, False, False]
 
 
-def test_whoever_could_not_report_has_the_turn_again(folder: Path) -> None:
-    """Return the turn; otherwise accounts that came first and had no crowd would never count."""
+def test_turn_is_returned_if_the_epoch_had_no_crowd(folder: Path) -> None:
+    """Otherwise accounts that came first and had no crowd would never count."""
     training = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=4, factors=2, lifetime=1)
     terms = Participation(min_clients=3, hold=HOLD_SECONDS, accounts=True)
     with run_with_accounts(folder, training=training, terms=terms) as stack:
@@ -113,10 +113,10 @@ def test_whoever_could_not_report_has_the_turn_again(folder: Path) -> None:
         assert [get_token(stack, name, name[::-1].encode() * 4) for name in names] == [None] * 3
 
 
-def test_a_disk_that_fails_between_two_epochs_costs_none_of_them(
+def test_disk_failure_between_two_epochs_loses_neither(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fail when the manifest is on the disk and its keys are not."""
+    # It fails when the manifest is on the disk and its keys are not.
     with run_with_accounts(folder) as stack:
         gate, client = stack.gates["east"], stack.add_client("phone", ["film-1"])
         sync(stack, client, "ann")
@@ -148,8 +148,8 @@ def list_requests(
 
 
 @pytest.mark.parametrize("answer", ["taken", "refused"])
-def test_no_sync_sends_what_was_left_over_and_asks_for_a_token(folder: Path, answer: str) -> None:
-    """Separate both: a proxy could let a batch wait, show the next epoch, and link the two."""
+def test_sync_does_not_both_send_an_old_batch_and_fetch_a_token(folder: Path, answer: str) -> None:
+    # A proxy could let a batch wait, show the next epoch, and link the two.
     with run_with_accounts(folder) as stack:
         gate, client = stack.gates["east"], stack.add_client("phone", ["film-1"])
         sync(stack, client, "ann")
@@ -177,7 +177,7 @@ def test_no_sync_sends_what_was_left_over_and_asks_for_a_token(folder: Path, ans
         assert "tokens" in list_requests(stack, client, jitter=0)
 
 
-def test_nothing_is_asked_for_after_a_pause(folder: Path) -> None:
+def test_paused_device_requests_no_token(folder: Path) -> None:
     with run_with_accounts(folder) as stack:
         client = stack.add_client("phone", ["film-1"])
 
@@ -190,8 +190,8 @@ def test_nothing_is_asked_for_after_a_pause(folder: Path) -> None:
         assert "tokens" in list_requests(stack, client, jitter=0)
 
 
-def test_a_token_that_a_proxy_kept_back_is_not_used(folder: Path) -> None:
-    """Spent when all others are, it would show whose batch it is."""
+def test_withheld_token_is_not_used(folder: Path) -> None:
+    # If it were used when all others are, it would show whose batch it is.
     with run_with_accounts(folder) as stack:
         gate, client = stack.gates["east"], stack.add_client("phone", ["film-1"])
 
@@ -253,8 +253,8 @@ def test_a_token_counts_once_and_in_its_epoch(folder: Path) -> None:
         assert spend(stack, late) == 202
 
 
-def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
-    """Count a machine with one account once, however often it asks."""
+def test_crowd_counts_accounts(folder: Path) -> None:
+    # A machine with one account counts once, whatever it requests.
     terms = Participation(min_clients=3, hold=HOLD_SECONDS, accounts=True)
     with run_with_accounts(folder, terms=terms) as stack:
         tokens = [get_token(stack, "mallory", bytes([turn] * 16)) for turn in range(9)]
@@ -267,8 +267,8 @@ def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
         assert stack.world.get_counts(epoch)[1] == 0, "two are no crowd of three"
 
 
-def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(folder: Path) -> None:
-    """End such an epoch in time: all of its tokens were issued before it."""
+def test_epoch_of_too_few_accounts_charges_nobody_and_ends_in_time(folder: Path) -> None:
+    # All of its tokens were issued before it, so its crowd cannot grow.
     terms = Participation(min_clients=2, hold=HOLD_SECONDS, accounts=True)
     with run_with_accounts(folder, terms=terms) as stack:
         client = stack.add_client("phone", ["film-1"])
@@ -280,7 +280,7 @@ def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(fol
         assert stack.world.get_signed().manifest.public_key is not None
 
 
-def test_what_is_not_attested_gets_no_token(folder: Path) -> None:
+def test_request_without_attestation_gets_no_token(folder: Path) -> None:
     with run_with_accounts(folder) as stack:
         gate, now = stack.gates["east"], int(stack.world.now)
         service, stranger = stack.world.keys.verification_key, Ed25519PrivateKey.generate()
@@ -301,7 +301,7 @@ def test_what_is_not_attested_gets_no_token(folder: Path) -> None:
             assert answer.status_code in (400, 413)
 
 
-def test_the_same_element_is_answered_again_also_after_a_restart(folder: Path) -> None:
+def test_same_element_is_answered_again_after_a_restart(folder: Path) -> None:
     with run_with_accounts(folder) as stack:
         gate, manifest = stack.gates["east"], stack.gates["east"].get_signed().manifest
         element, finalize = blind_token(bytes(16))
@@ -323,8 +323,8 @@ def test_the_same_element_is_answered_again_also_after_a_restart(folder: Path) -
         assert spend(stack, token) == 202
 
 
-def test_a_proxy_without_its_keys_takes_nothing_and_goes_on_by_itself(folder: Path) -> None:
-    """Restore a backup without the keys: nobody pays for what could not be redeemed."""
+def test_proxy_without_its_token_keys_takes_nothing_until_the_next_epoch(folder: Path) -> None:
+    """Restore a backup without the keys: nobody pays for a batch that could not be redeemed."""
     with run_with_accounts(folder) as stack:
         gate = stack.gates["east"]
         client = stack.add_client("phone", ["film-1"])

@@ -1,4 +1,4 @@
-"""A clock that is wrong by a day, of any part, and is put right again: nothing is lost or twice."""
+"""A clock of any part is wrong by a day and then right again: nothing is lost or counted twice."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,8 +35,8 @@ def count_reports(stack: Stack, epoch: int) -> int:
 
 @pytest.mark.parametrize("wrong", ["server", "east"])
 @pytest.mark.parametrize("by", [DAY_SECONDS, -DAY_SECONDS])
-def test_a_service_whose_clock_jumps(stack: Stack, wrong: str, by: float) -> None:
-    """Let the epoch wait, and count everything once the clock is right again."""
+def test_clock_jump_of_a_service_loses_nothing(stack: Stack, wrong: str, by: float) -> None:
+    # The epoch waits, and everything is counted once when the clock is right again.
     clients = {name: add_devices(stack, name) for name in stack.gates}
     signed = stack.world.get_signed()
     assert report(stack, "west", clients["west"]) == {"sent"}
@@ -50,8 +50,8 @@ def test_a_service_whose_clock_jumps(stack: Stack, wrong: str, by: float) -> Non
     assert count_reports(stack, 1) == 2 * CROWD_SIZE * signed.manifest.terms.reports
 
 
-def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
-    """Open the next epoch in a day: devices wait for it and pay nothing meanwhile."""
+def test_server_that_publishes_a_day_ahead(stack: Stack) -> None:
+    # The next epoch opens in a day: devices wait for it and pay nothing meanwhile.
     clients = add_devices(stack, "east")
     assert report(stack, "east", clients) == {"sent"}
     stack.world.now = stack.world.get_signed().manifest.closes
@@ -70,8 +70,8 @@ def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("by", [DAY_SECONDS, -DAY_SECONDS / 2])
-def test_a_device_whose_clock_jumps(folder: Path, by: float) -> None:
-    """Let it neither report nor pay until its time is right."""
+def test_device_with_a_wrong_clock_does_not_report(folder: Path, by: float) -> None:
+    # It pays nothing until its time is right.
     terms = Participation(min_clients=1, hold=1000)
     with run_stack(folder / "stack", terms=terms) as stack:
         (client, *_) = add_devices(stack, "east")

@@ -51,7 +51,7 @@ def apply_after_grace(stack: Stack) -> tuple[int, int]:
     return epoch.reports, epoch.crowdless
 
 
-def test_what_has_a_crowd_is_counted_and_nothing_else_is_handed_in(stack: Stack) -> None:
+def test_only_proxies_with_a_crowd_deliver_reports(stack: Stack) -> None:
     report(stack, "west", CROWD_SIZE)
     report(stack, "east", CROWD_SIZE - 1)
     reports = stack.world.get_signed().manifest.terms.reports
@@ -59,7 +59,7 @@ def test_what_has_a_crowd_is_counted_and_nothing_else_is_handed_in(stack: Stack)
     assert apply_after_grace(stack) == (CROWD_SIZE * reports, 0)
 
 
-def test_without_any_crowd_the_model_stays(stack: Stack) -> None:
+def test_model_does_not_change_without_a_crowd(stack: Stack) -> None:
     report(stack, "east", CROWD_SIZE - 1)
     before = stack.load_model()
     assert close_current_epoch(stack) == {"east": CROWD_SHORT, "west": CROWD_NONE}
@@ -67,7 +67,7 @@ def test_without_any_crowd_the_model_stays(stack: Stack) -> None:
     assert np.array_equal(stack.load_model(), before)
 
 
-def test_a_crowd_that_comes_after_all_still_counts(stack: Stack) -> None:
+def test_crowd_that_is_completed_before_the_proxy_closes_counts(stack: Stack) -> None:
     report(stack, "west", CROWD_SIZE)
     report(stack, "east", CROWD_SIZE - 1)
     reports = stack.world.get_signed().manifest.terms.reports

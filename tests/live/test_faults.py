@@ -822,7 +822,7 @@ def run_system(folder: Path, begun: tuple[Path, float], set_up: str) -> Iterator
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_seen_and_repaired(
+def test_fault_is_noticed_and_repaired(
     fault: Fault,
     folder: Path,
     begun: tuple[Path, float],
@@ -867,7 +867,7 @@ def test_the_operators_guide_lists_the_same_faults() -> None:
     assert rows == [row for table in tables for row in dict.fromkeys(["fault", *table])]
 
 
-def test_nobody_pays_before_the_first_beat_of_a_proxy(
+def test_nobody_pays_before_the_first_tick_of_a_proxy(
     folder: Path, begun: tuple[Path, float]
 ) -> None:
     # The server may have been restored while the proxy did not run.

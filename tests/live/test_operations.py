@@ -137,7 +137,7 @@ TOO_FEW_PATTERN = "from nowhere or from too few"
         (forget_batches, "made two batches in one epoch|sent what it did not charge"),
     ],
 )
-def test_the_lists_notice(
+def test_broken_parts_are_noticed(
     bug: Callable[[pytest.MonkeyPatch], None],
     verdict: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -44,11 +44,9 @@ def report(stack: Stack, clients: list[Client], epoch: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
-    """Subtract the simulated reports: the rest are dummies, uniform and of the planned number.
-
-    The model moves by all of them as by people's. Chance fails the test once in 1e6.
-    """
+def test_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
+    # Without the simulated reports, dummies remain: uniform, and of the planned number. The model
+    # moves by all of them as by people's. Chance fails the test once in 1e6.
     plan = Settings.preset(
         "loudest", reports=5, epochs=1, factors=2, seed=COIN_SEED, dummies=N_DUMMIES
     )
@@ -88,14 +86,14 @@ def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
         *((name, 2, ("east",), 0.05) for name in MECHANISMS if name != "loudest"),
     ],
 )
-def test_live_and_simulated_are_the_same_bits(
+def test_live_and_simulated_models_are_equal_to_the_bit(
     folder: Path,
     mechanism: str,
     epochs: int,
     proxies: tuple[str, ...],
     row_limit: float,
 ) -> None:
-    """Limit rows at 0.05, which shortens nearly every row of so short a training."""
+    """Rows are limited at 0.05, which shortens nearly every row of so short a training."""
     plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=COIN_SEED)
     people = random_people(60, ITEMS, seed=3)
     assert any(not len(people[user]) for user in range(60)), "somebody has no history"

@@ -1,4 +1,4 @@
-"""Restored backups: after the server's all go on; after a proxy's nothing counts twice.
+"""Restored backups: nothing is lost after one of the server, nothing counts twice after a proxy's.
 
 A restored process is a new one over old files, as an operator would have it.
 """
@@ -59,8 +59,8 @@ ALL_SENT = dict.fromkeys(HISTORY_BY_NAME, "sent")
 ALL_REPORTS = len(HISTORY_BY_NAME) * BATCH_REPORTS
 
 
-def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Path) -> None:
-    """Restore within the epoch: nobody waits, and with the key kept nothing is lost at all."""
+def test_backup_of_the_current_epoch_loses_reports_without_its_key(tmp_path: Path) -> None:
+    # Nobody waits after a restore within the epoch, and with the key kept nothing is lost.
     for with_key, expected in ((True, ALL_REPORTS), (False, 0)):
         folder = tmp_path / str(with_key)
         with run_stack(folder, "east", training=TRAINING, min_clients=2) as stack:
@@ -120,7 +120,7 @@ def copy_folder(stack: Stack, name: str, to: Path) -> Path:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bool) -> None:
+def test_restored_folder_of_a_proxy_counts_nothing_twice(tmp_path: Path, mixed: bool) -> None:
     """Restore copies from before and after mixing, into a closed and into an applied epoch."""
     changes = {"training": TRAINING, "min_clients": 2, "chunk_reports": 4}
     with run_stack(tmp_path, "east", "west", **changes) as stack:
@@ -165,10 +165,10 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         assert stack.world.get_sums(2).tolist() == more.tolist()
 
 
-def test_a_proxys_folder_put_back_in_the_middle_of_the_hand_in_loses_nothing(
+def test_folder_restored_during_delivery_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    """Use dummies: the server must know that all of them have come."""
+    # There are dummies: the server must know that all of them have come.
     training = TRAINING.copy_with(dummies=6)
     changes = {"training": training, "min_clients": 2, "chunk_reports": 4}
     people = range(3)

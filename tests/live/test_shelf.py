@@ -16,7 +16,7 @@ def list_items(stack: Stack, client: Client) -> set[str]:
     return {item.id for item in client.recommend(1_000)}
 
 
-def test_a_withdrawn_item_is_on_no_list_within_a_minute(tmp_path: Path) -> None:
+def test_withdrawn_item_is_on_no_list_after_a_minute(tmp_path: Path) -> None:
     assert MAX_DELAY_SECONDS < 60
     with run_stack(tmp_path, "east", epoch_seconds=WEEK_SECONDS) as stack:
         client = stack.add_client("ann", ["film-1", "film-7"])

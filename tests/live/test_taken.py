@@ -1,4 +1,4 @@
-"""A device pays for no epoch that its proxy shows and takes nothing of any more."""
+"""A device pays for no epoch in which its proxy takes no more batches."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ def report(stack: Stack, gate: Gate, devices: int) -> None:
         assert client.sync(gate.make_api(), jitter=0).outcome == "sent"
 
 
-def test_an_epoch_that_is_mixed_costs_nobody_anything(folder: Path) -> None:
+def test_nobody_pays_for_an_epoch_that_is_mixed(folder: Path) -> None:
     """East has mixed its crowd. West is down, and the server waits for it."""
     with run_stack(
         folder / "stack", "east", "west", terms=OPEN_TERMS, epoch_seconds=3600, grace_seconds=600
@@ -46,7 +46,7 @@ def test_an_epoch_that_is_mixed_costs_nobody_anything(folder: Path) -> None:
         assert (counted[1], counted[2]) == (3 * shown.terms.reports, shown.terms.reports)
 
 
-def test_an_epoch_that_is_full_costs_nobody_anything(folder: Path) -> None:
+def test_nobody_pays_for_an_epoch_that_is_full(folder: Path) -> None:
     with run_stack(folder / "stack", "east", terms=OPEN_TERMS) as stack:
         east = stack.gates["east"]
         east.proxy.intake._settings = replace(east.proxy.intake._settings, max_batches=2)

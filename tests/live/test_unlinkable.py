@@ -1,4 +1,4 @@
-"""What an attacker at the server gets of a person: nothing but reports, through the whole stack.
+"""An attacker at the server gets only reports of a person, through the whole stack.
 
 That they cannot be paired: `tests/proxy/test_shuffle.py`. Lies and tags: `test_published.py` of the
 protocol, `test_attackers.py` of the client. Replays: `tests/server/test_counting.py`, and the
@@ -20,8 +20,8 @@ START_TIME = 1_733_333_333.625
 TRAINING = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=3, factors=2)
 
 
-def test_nothing_of_a_client_reaches_the_server(folder: Path) -> None:
-    """Find no address, agent, batch id, time of arrival or order in what the server receives."""
+def test_server_receives_nothing_about_clients_except_reports(folder: Path) -> None:
+    # It receives no address, agent, batch id, time of arrival or order.
     # Ten digits of a time do not turn up by chance in what is random; the few of a clock near 0 do.
     with run_stack(folder, training=TRAINING, source=SOURCE_ADDRESS, now=START_TIME) as stack:
         gate = stack.gates["east"]

@@ -29,7 +29,7 @@ def is_its_own(module: str) -> bool:
     return module == OWN or module.startswith(OWN + ".")
 
 
-def test_it_shares_nothing_but_mechanisms_with_the_package() -> None:
+def test_client_shares_only_mechanisms_with_the_package() -> None:
     files = [path for path in sorted(FOLDER.glob("*.py")) if not path.name.startswith("test_")]
     assert {"device.py", "mechanisms.py", "wire.py"} <= {path.name for path in files}
     foreign = {

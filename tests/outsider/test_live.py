@@ -129,7 +129,7 @@ def posts(stack: Stack) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_sums_are_those_of_what_a_crowd_reported(folder: Path, mechanism: str) -> None:
+def test_server_sums_equal_the_reports_of_the_crowd(folder: Path, mechanism: str) -> None:
     with start(folder, mechanism) as stack:
         crowd = [join(stack, user) for user in range(PEOPLE.n_users)]
         for epoch in (1, 2):
@@ -158,8 +158,8 @@ def headers(stack: Stack, method: str) -> set[frozenset[tuple[bytes, bytes]]]:
     return {frozenset(request.headers) for request in requests if request.method == method}
 
 
-def test_requests_carry_the_headers_of_the_page_alone(folder: Path) -> None:
-    """And those of the package's client are the same: nobody can tell one from the other."""
+def test_requests_have_the_headers_of_the_page_only(folder: Path) -> None:
+    # Those of the package's client are the same: nobody can tell the two apart.
     with start(folder, turns=3) as stack:
         assert join(stack, 0).device.take_part().what == "sent"
         assert headers(stack, "GET") == {HEADERS}

@@ -42,12 +42,12 @@ def of_every(verdict: str, *kinds: str) -> list[object]:
 
 
 @pytest.mark.parametrize(("kind", "data"), of_every("accepted", "manifest", "catalogue", "model"))
-def test_what_is_well_formed_is_taken(kind: str, data: bytes) -> None:
+def test_well_formed_bytes_are_accepted(kind: str, data: bytes) -> None:
     READERS[kind](data)
 
 
 @pytest.mark.parametrize(("kind", "data"), of_every("refused", *READERS))
-def test_what_is_malformed_is_refused(kind: str, data: bytes) -> None:
+def test_malformed_bytes_are_refused(kind: str, data: bytes) -> None:
     with pytest.raises(Refused):
         READERS[kind](data)
 
@@ -60,14 +60,14 @@ def test_statements_lead_from_a_trusted_key_to_the_last(case: dict[str, str]) ->
     assert manifest.key.hex() == case["then"]
 
 
-def test_nobody_leads_back_to_an_older_key() -> None:
+def test_statements_never_lead_to_an_older_key() -> None:
     signed = bytes.fromhex(PROTOCOL["finished_manifest"]["signed"])
     assert open_manifest(SIGNED, KEY) == open_manifest(SIGNED, MANIFEST.key) == MANIFEST
     with pytest.raises(Refused):
         open_manifest(signed, MANIFEST.key)
 
 
-def test_what_is_sealed_opens() -> None:
+def test_sealed_reports_open() -> None:
     key = recipient(PROTOCOL["sealing"]["public_key"])
     for report, sealed in zip(
         PROTOCOL["reports"]["values"], PROTOCOL["sealing"]["sealed"], strict=True
@@ -79,7 +79,7 @@ def test_what_is_sealed_opens() -> None:
 
 
 @pytest.mark.parametrize("data", cases("refused", "sealed"))
-def test_what_nobody_sealed_does_not_open(data: bytes) -> None:
+def test_unsealed_bytes_do_not_open(data: bytes) -> None:
     try:
         report = int.from_bytes(HPKE.decrypt(data, PRIVATE, info=INFO), "little")
     except (InvalidTag, ValueError):
@@ -87,7 +87,7 @@ def test_what_nobody_sealed_does_not_open(data: bytes) -> None:
     assert report >> 1 >= PROTOCOL["manifest"]["directions"]
 
 
-def test_the_batch_is_that_of_the_file() -> None:
+def test_batch_equals_the_vectors() -> None:
     sealed = [bytes.fromhex(value) for value in PROTOCOL["sealing"]["sealed"]]
     batch_id = bytes.fromhex(PROTOCOL["batch"]["id"])
     batch = encode_batch(MANIFEST.epoch, MANIFEST.hash, batch_id, sealed)

@@ -59,7 +59,7 @@ def test_epsilon_of_a_tiny_mu_is_zero() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, inf, nan])
-def test_what_cannot_be_is_refused(wrong: float) -> None:
+def test_invalid_arguments_are_refused(wrong: float) -> None:
     with pytest.raises(SettingsError, match="epsilon"):
         max_gaussian_mu(wrong, 1e-6)
     with pytest.raises(SettingsError, match="delta"):

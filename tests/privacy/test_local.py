@@ -71,7 +71,7 @@ def test_epsilon_and_delta_are_inverse(epsilon: float, reports: int, rho: float)
 
 @pytest.mark.parametrize("field", [{"epsilon": 0.0}, {"reports": 0}, {"epochs": 0}])
 @pytest.mark.parametrize("value", [-1, float("nan")])
-def test_nonsense_is_refused(field: dict[str, float], value: float) -> None:
+def test_invalid_arguments_are_refused(field: dict[str, float], value: float) -> None:
     good = {"epsilon": 1.0, "reports": 1, "epochs": 1}
     name = next(iter(field))
     for bad in (field[name], value):

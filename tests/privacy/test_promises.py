@@ -65,7 +65,7 @@ def test_preset_strong_stays_within_its_budget() -> None:
     assert "weak" not in result.statement()
 
 
-def test_nonsense_is_refused() -> None:
+def test_invalid_delta_is_refused() -> None:
     with pytest.raises(SettingsError):
         make_privacy_report(Reporting(1.0, 1, 1), delta=0)
 

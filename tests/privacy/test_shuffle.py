@@ -340,7 +340,7 @@ def test_central_epsilon_of_small_crowds_is_never_too_small(
         assert result == event.pure or delta_of(outcomes, 0.93 * result) > Decimal(delta)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     refused: list[Callable[[], object]] = [
         *(partial(central_epsilon, COIN_EVENT, people, 1e-6) for people in (0, 10**400)),
         partial(Reporting, 1.0, 10**200, 10**200),

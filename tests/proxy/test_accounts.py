@@ -1,4 +1,4 @@
-"""Which key is for which epoch, whatever a server says, and what a power cut leaves."""
+"""Keys of tokens and their epochs, whatever a server claims, and power cuts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -48,8 +48,8 @@ def is_barred(accounts: Accounts) -> bool:
     return accounts.problem is not None
 
 
-def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
-    """Tokens of an epoch are made with the key that it was announced with, and with no other."""
+def test_token_key_is_for_one_epoch(tmp_path: Path) -> None:
+    """Tokens of an epoch are made with the key that was announced for it."""
     with opened(tmp_path) as accounts:
         accounts.follow(named(1, None, None))
         first = accounts.announced_key
@@ -73,10 +73,10 @@ def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
         assert is_barred(accounts)
 
 
-def test_a_refused_request_costs_no_evaluation(
+def test_refused_token_request_is_not_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches wait for the same lock, and one account can ask as often as it likes."""
+    """Batches wait for the same lock, and one account can send any number of requests."""
     with opened(tmp_path) as accounts:
         accounts.follow(named(1, None, None))
         accounts.follow(named(2, None, accounts.announced_key))
@@ -89,10 +89,8 @@ def test_a_refused_request_costs_no_evaluation(
         assert evaluated == []
 
 
-def test_a_power_cut_while_tokens_are_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Answer the same element again, and another one only if there was none."""
+def test_power_cut_while_tokens_are_issued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The same element is answered again; another one only if there was no answer.
     make_mortal(monkeypatch)
     for steps in count():
         folder, life = tmp_path / str(steps), Life(steps)

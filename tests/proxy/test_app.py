@@ -58,8 +58,8 @@ def asks(world: World) -> str:
     return f"/v2/batches/{world.now.hash.hex()}"
 
 
-def test_an_address_asks_for_few_tokens_at_once(make_world: MakeWorld) -> None:
-    """Check that each request for tokens counts as several batches."""
+def test_token_requests_count_as_several_batches(make_world: MakeWorld) -> None:
+    # The limit of an address allows few of them at once.
     world = make_world(min_clients=5, rate=Rate(batches_per_minute=60, burst=2, per_epoch=2))
 
     async def work(app: Starlette) -> list[int]:
@@ -73,8 +73,8 @@ def test_an_address_asks_for_few_tokens_at_once(make_world: MakeWorld) -> None:
     assert within(world, work, clock) == [400, 400, 429, 400, 202]
 
 
-def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
-    """And it counts as nothing: not for the address, not in the metrics, not on the disk."""
+def test_check_request_has_the_answer_of_a_batch(make_world: MakeWorld) -> None:
+    # It counts neither for the address nor in the metrics, and writes nothing.
     rate = Rate(batches_per_minute=60, burst=1, per_epoch=2)
     world = make_world(min_clients=5, rate=rate)
 
@@ -113,7 +113,7 @@ def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
 
 @pytest.mark.parametrize("cut", [1_000, 50])
 def test_202_is_empty_and_means_stored(world: World, cut: int) -> None:
-    """Send the batch whole and in pieces, with its length and without."""
+    """Send the batch whole and in pieces, with and without its length."""
     data = world.people.batch(world.now).encode()
     pieces = [data[at : at + cut] for at in range(0, len(data), cut)]
     unsaid = within(world, lambda app: ask(app, "POST", "/v2/batches", pieces))
@@ -131,7 +131,7 @@ def test_202_is_empty_and_means_stored(world: World, cut: int) -> None:
         (OPENS, {"sealed": b""}, 400, "about:blank"),
     ],
 )
-def test_what_is_refused(
+def test_status_of_refused_batches(
     world: World, now: float, change: dict[str, object], status: int, kind: str
 ) -> None:
     world.clock.now = now
@@ -140,7 +140,7 @@ def test_what_is_refused(
     assert not stored(world)
 
 
-def test_too_much_and_too_little(world: World) -> None:
+def test_batch_of_a_wrong_length_is_refused(world: World) -> None:
     data = world.people.batch(world.now).encode()
     assert send(world, data + b"x").status == 413
     unsaid = within(world, lambda app: ask(app, "POST", "/v2/batches", [data, b"x", b"never read"]))
@@ -176,14 +176,14 @@ def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
             assert not {"content-encoding", "vary"} & set(answer.headers)
 
 
-def test_what_the_operator_watches_is_not_public(world: World) -> None:
+def test_metrics_and_readiness_are_not_public(world: World) -> None:
     for path in ("/healthz", "/readyz", "/metrics"):
         assert get(world, path).status == 404
         assert watched(world, path).status == 200
     assert watched(world, "/v2/manifest").status == 404
 
 
-def test_a_catalogue_is_compressed_for_those_who_accept_it(world: World) -> None:
+def test_catalogue_is_compressed_if_the_client_accepts_it(world: World) -> None:
     path = f"/v2/catalogues/{CATALOGUE.hash.hex()}"
     answer = get(world, path, accept_encoding="gzip")
     assert gzip.decompress(answer.body) == CATALOGUE.raw
@@ -223,15 +223,17 @@ def test_the_page_is_served_where_the_operator_wants_it(make_world: MakeWorld) -
         ("POST", "/v2/manifest", 405),
     ],
 )  # fmt: skip
-def test_what_is_not_there(world: World, method: str, path: str, status: int) -> None:
+def test_unknown_paths_are_404(world: World, method: str, path: str, status: int) -> None:
     answer = get(world, path, method)
     assert (answer.status, answer.problem()["status"]) == (status, status)
     if status == 405:
         assert answer.headers["allow"] in ("POST", "GET, HEAD", "HEAD, GET")
 
 
-def test_before_the_first_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Refused and not logged: a line for each request would keep its time."""
+def test_requests_before_the_first_manifest_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Nothing is logged: a line for each request would reveal its time.
     world = World(tmp_path)
     world.server.reachable = False
     assert get(world, "/v2/manifest").problem()["status"] == 503
@@ -267,8 +269,8 @@ def test_metrics_are_counts_for_all(world: World) -> None:
     }  # fmt: skip
 
 
-def test_the_heartbeat_does_the_rest(world: World) -> None:
-    """Started, it flushes and forwards by itself; stopped, the beat under way is finished."""
+def test_heartbeat_flushes_and_forwards(world: World) -> None:
+    # It runs after the start; at the stop it finishes a tick in progress.
     world.send(3)
     world.close_epoch()
     begun, committed = threading.Event(), threading.Event()

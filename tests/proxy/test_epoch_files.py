@@ -21,8 +21,10 @@ from tests.proxy.world import People, signed
 
 
 @pytest.mark.parametrize(("reports", "n_batches"), [(1, 60_000), (5, 20_000), (100, 2_000)])
-def test_an_epoch_takes_what_is_estimated(tmp_path: Path, reports: int, n_batches: int) -> None:
-    """Stored and shuffled; `-s` prints the ratios of docs/operators.md."""
+def test_files_of_an_epoch_have_the_estimated_size(
+    tmp_path: Path, reports: int, n_batches: int
+) -> None:
+    """Stored and shuffled batches; `-s` prints the ratios of docs/operators.md."""
     file, people = BatchFile(tmp_path / "batches"), People()
     of = signed(reports=reports)
     for start in range(0, n_batches, 512):
@@ -37,7 +39,7 @@ def test_an_epoch_takes_what_is_estimated(tmp_path: Path, reports: int, n_batche
     assert actual <= estimate_disk_bytes(n_batches, reports) <= 1.5 * actual
 
 
-def test_room_is_reserved_in_steps_and_given_back_when_the_reports_are_written(
+def test_reserved_room_is_released_when_the_reports_are_written(
     tmp_path: Path,
 ) -> None:
     file = ReportFile(tmp_path / "reports")
@@ -52,10 +54,10 @@ def test_room_is_reserved_in_steps_and_given_back_when_the_reports_are_written(
     file.close()
 
 
-def test_a_reservation_that_is_refused_gives_back_what_it_took(
+def test_refused_reservation_releases_its_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Simulate ext4, which keeps what it reserved before the disk was full."""
+    """Simulate ext4, which keeps the room that it reserved before the disk was full."""
     file = ReportFile(tmp_path / "reports")
     file.reserve(1)
 
@@ -77,7 +79,7 @@ def test_a_reservation_that_is_refused_gives_back_what_it_took(
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.EIO])
-def test_a_file_system_that_reserves_nothing_is_used_all_the_same(
+def test_file_system_without_reservations_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(*_: int) -> None:

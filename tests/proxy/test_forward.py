@@ -1,4 +1,4 @@
-"""Towards the server: what is mirrored and believed, what is told, and with which secret.
+"""The connection to the server: what is mirrored, verified and sent, and with which secret.
 
 Every way to tamper with what is published is tried in `tests/protocol/test_published.py`; what is
 fetched over HTTP in `tests/protocol/test_http.py`.
@@ -58,7 +58,7 @@ def tell(world: World, lie: str) -> None:
 OTHER = Catalogue.from_items(Item(f"film-{number}", "Another film") for number in range(2))
 
 
-def test_a_newer_shelf_is_shown_with_the_next_beat_and_the_one_before_is_still_served(
+def test_newer_shelf_is_shown_after_a_tick_and_the_older_one_is_still_served(
     world: World,
 ) -> None:
     world.server.files[OTHER.hash] = OTHER.raw
@@ -90,7 +90,7 @@ def test_a_newer_shelf_is_shown_with_the_next_beat_and_the_one_before_is_still_s
     ],
     ids=["forged", "older", "a second of the same time", "another file"],
 )
-def test_a_shelf_that_does_not_hold_is_not_shown(world: World, lie: SignedShelf) -> None:
+def test_invalid_shelf_is_not_shown(world: World, lie: SignedShelf) -> None:
     world.server.files |= {OTHER.hash: OTHER.raw, bytes(32): OTHER.raw}
     world.server.shelved = honest = shelved(OPENS + 60, OTHER.hash)
     world.proxy.tick()
@@ -101,8 +101,8 @@ def test_a_shelf_that_does_not_hold_is_not_shown(world: World, lie: SignedShelf)
     assert metric(world, "manifests_untrusted_total") == 1
 
 
-def test_a_shelf_of_a_time_when_clocks_were_wrong_is_replaced(world: World) -> None:
-    """Set the clocks of server and proxy wrong, then restore the server's database."""
+def test_shelf_with_a_wrong_date_is_replaced(world: World) -> None:
+    """Set the clocks of server and proxy wrong, then restore the database of the server."""
     opened, world.clock.now = world.clock.now, OPENS + 400 * DAY_SECONDS
     world.server.files[OTHER.hash] = OTHER.raw
     world.server.shelved = shelved(int(world.clock.now), OTHER.hash)
@@ -119,8 +119,10 @@ def test_a_shelf_of_a_time_when_clocks_were_wrong_is_replaced(world: World) -> N
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lying_server(make_world: MakeWorld, lie: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Keep what is in force for clients and for the next contact; accept an honest answer later."""
+def test_forged_files_of_a_server_are_refused(
+    make_world: MakeWorld, lie: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The current files stay for clients and contacts; an honest answer is accepted later.
     world = make_world(signed(5))
     honest = world.now
     tell(world, lie)
@@ -138,8 +140,8 @@ def test_a_lying_server(make_world: MakeWorld, lie: str, caplog: pytest.LogCaptu
     assert world.proxy.manifest == world.now
 
 
-def test_a_key_that_was_replaced_is_not_believed_again(world: World) -> None:
-    """Accept the next key that the old one names; refuse the old one also after a restart."""
+def test_replaced_key_is_not_trusted_again(world: World) -> None:
+    """Accept the next key that the old one names; refuse the old one, also after a restart."""
     key = Ed25519PrivateKey.generate()
     statement = KeyStatement.make(KEY, key.public_key().public_bytes_raw())
     world.server.go_on(SignedManifest.make(manifest(2), key, (statement,)))
@@ -153,10 +155,10 @@ def test_a_key_that_was_replaced_is_not_believed_again(world: World) -> None:
     assert metric(world, "manifests_untrusted_total") == 1
 
 
-def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
+def test_old_models_are_pruned_and_known_files_are_not_fetched_again(
     make_world: MakeWorld,
 ) -> None:
-    """Nor a model that the next epoch starts from again; what the disk has damaged is."""
+    # A model from which the next epoch starts again is known, too; a damaged file is fetched.
     world = make_world(keep_models=2)
     fetched: list[str] = []
     world.server.before = fetched.append
@@ -193,7 +195,7 @@ SECRET = "a very secret thing"
 
 
 class Wire:
-    """Answers as told; remembers what was asked."""
+    """A transport that gives prepared answers and records the requests."""
 
     def __init__(self, answer: Callable[[httpx.Request], httpx.Response]):
         self._answer = answer
@@ -217,7 +219,7 @@ CALLS: dict[str, Callable[[Upstream], object]] = {
 }
 
 
-def test_what_is_told_and_with_which_secret() -> None:
+def test_contact_has_the_state_and_the_secret_of_the_proxy() -> None:
     wire = Wire(answering(b'{"state":"open","time":12.0,"database":"0123456789abcdef"}'))
     for call in CALLS.values():
         call(wire.upstream)
@@ -236,8 +238,10 @@ def test_what_is_told_and_with_which_secret() -> None:
 
 
 @pytest.mark.parametrize("server", ["https://server.example", "http://server.example"])
-def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str) -> None:
-    """Warn about a connection without encryption. Certificates: `tests/service/test_tls.py`."""
+def test_connect_reads_the_secret_and_warns_without_encryption(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str
+) -> None:
+    """Certificates: `tests/service/test_tls.py`."""
     write_new(tmp_path / "secret", f"{SECRET}\n".encode())
     http, upstream = connect(settings(tmp_path, server=server))
     assert isinstance(upstream, HttpUpstream)
@@ -248,7 +252,7 @@ def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str) 
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"two\nlines", b"\xff\xfe"])
-def test_a_secret_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+def test_invalid_secrets_are_refused(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         write_new(tmp_path / "secret", content)
     with pytest.raises(SettingsError, match=str(tmp_path / "secret")):

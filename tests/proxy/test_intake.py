@@ -1,4 +1,4 @@
-"""What is taken, what is refused and with which error, and how much of it."""
+"""Intake: which batches are taken or refused, with which error, and the limits of rates."""
 
 import asyncio
 import errno
@@ -49,7 +49,7 @@ from tests.proxy.world import (
 Writer = GroupCommit[Batch, None]
 
 
-def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
+def test_repeated_batch_counts_once(world: World) -> None:
     """Accept the same bytes again; refuse the same id, or the same reports, with other bytes."""
     (batch,) = world.send(1)
     world.accept(batch)
@@ -70,7 +70,7 @@ def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
         (ENDS, ClosedError),
     ],
 )
-def test_the_window_by_the_proxys_own_clock(
+def test_batches_are_taken_while_the_epoch_is_open_by_the_proxys_clock(
     world: World, time: float, error: type[Exception] | None
 ) -> None:
     world.clock.now = time
@@ -82,7 +82,7 @@ def test_the_window_by_the_proxys_own_clock(
     assert len(stored(world)) == (error is None)
 
 
-def test_a_finished_model_takes_no_reports_and_asks_the_server_nothing(
+def test_finished_training_takes_no_batches_and_contacts_no_server(
     make_world: MakeWorld,
 ) -> None:
     world = make_world(signed(public_key=None))
@@ -95,7 +95,7 @@ def test_a_finished_model_takes_no_reports_and_asks_the_server_nothing(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> None:
+def test_closed_epoch_refuses_repeated_batches(world: World, restarted: bool) -> None:
     sent = world.send(2)
     world.reopen()
     with pytest.raises(UnavailableError):  # the server may have been set back meanwhile
@@ -113,8 +113,8 @@ def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> No
     assert world.proxy.intake.n_waiting == 0
 
 
-def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> None:
-    """Check again inside the transaction, so that no batch is stored behind a flush."""
+def test_batch_that_was_checked_before_the_close_is_refused_after_it(world: World) -> None:
+    # It is checked again inside the transaction, so that no batch is stored after a flush.
     world.send(3)
     late = world.proxy.intake.check(world.people.batch(world.now).encode())
     world.end_epoch()
@@ -128,10 +128,10 @@ def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> 
     assert world.proxy.intake.n_waiting == 0
 
 
-def test_a_close_between_the_check_and_the_transaction_is_seen(
+def test_close_between_check_and_transaction_is_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refuse the batch: the flush waits for this transaction, and a 202 now would be lost."""
+    """Refuse the batch: the flush waits for this transaction, and the batch would be lost."""
     batch = world.proxy.intake.check(world.people.batch(world.now).encode())
     write_batches = world.store.write_batches
 
@@ -145,10 +145,10 @@ def test_a_close_between_the_check_and_the_transaction_is_seen(
     assert not stored(world)
 
 
-def test_an_epoch_whose_crowd_does_not_fit_on_the_disk_takes_nothing(
+def test_epoch_is_refused_if_its_crowd_does_not_fit_on_the_disk(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither stored nor mixed could it be: that is known before anybody pays."""
+    # Its batches could be neither stored nor mixed, and this is known before anybody pays.
     world = make_world(signed(min_clients=1000, reports=100, dummies=7))
     world.send(1)
     needed = SPARE_BYTES + estimate_stored_bytes(999, 100, 7)
@@ -162,10 +162,10 @@ def test_an_epoch_whose_crowd_does_not_fit_on_the_disk_takes_nothing(
     world.send(1)
 
 
-def test_the_room_for_mixing_is_reserved_before_a_batch_is_acknowledged(
+def test_room_for_mixing_is_reserved_before_the_acknowledgement(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Take nothing that could not be mixed where the disk has room for the batches only."""
+    """Refuse batches that could be stored but not mixed."""
     limit = 3 * RESERVATION_STEP_BYTES
 
     def reserve(handle: int, _: int, size: int) -> None:
@@ -189,7 +189,7 @@ def test_the_room_for_mixing_is_reserved_before_a_batch_is_acknowledged(
     assert len(world.server.reports(1)) == waiting * 10_000
 
 
-def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
+def test_invalid_batch_does_not_affect_its_group(world: World) -> None:
     (first,) = world.send(1)
     good = world.people.batches(world.now, 3)
     twin = replace(good[0], sealed=good[1].sealed)
@@ -211,7 +211,7 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
         ({"max_bytes": 4 * batch_size(4) + 7 * SEALED_BYTES - 1}, 7),
     ],
 )
-def test_an_epoch_takes_so_many_and_no_more(
+def test_number_of_batches_in_an_epoch_is_limited(
     make_world: MakeWorld, cap: dict[str, Any], dummies: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = make_world(signed(dummies=dummies), **cap)
@@ -256,8 +256,8 @@ def limit(
     return Limit(Rate(per_minute, burst, per_epoch), clock, max_addresses=most)
 
 
-def test_a_burst_then_one_every_ten_seconds() -> None:
-    """Fill each address's bucket to its size while it is silent; a clock set back takes nothing."""
+def test_address_may_send_a_burst_and_then_one_batch_every_ten_seconds() -> None:
+    # The bucket of an address fills up while it is silent, also after a clock is set back.
     clock = Clock(100)
     asked = limit(clock)
     clock.now = 0
@@ -273,7 +273,7 @@ def test_a_burst_then_one_every_ten_seconds() -> None:
     assert [asked.begin("192.0.2.1") > 0 for _ in range(4)] == [False, False, False, True]
 
 
-def test_the_memory_is_bounded_and_forgets_the_longest_silent() -> None:
+def test_memory_of_addresses_is_bounded() -> None:
     asked = limit(Clock(0), burst=1, most=2)
     for address in ("a", "b", "a", "c"):
         asked.begin(address)
@@ -285,8 +285,8 @@ def test_the_memory_is_bounded_and_forgets_the_longest_silent() -> None:
 
 
 @pytest.mark.parametrize("per_minute", [0, 6])
-def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
-    """However much time has passed; what was refused, or did not reach the disk, is not counted."""
+def test_batches_of_an_address_in_an_epoch_are_limited(per_minute: float) -> None:
+    # The limit holds at any time; batches that were refused or not stored do not count.
     clock = Clock(0)
     asked = limit(clock, per_minute, per_epoch=2)
     for _ in range(2):
@@ -300,7 +300,7 @@ def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
     assert asked.begin("a", 2) == 0, "another epoch"
 
 
-def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() -> None:
+def test_requests_in_progress_count_for_every_epoch() -> None:
     asked = RateLimit(Rate(0, per_epoch=2), Clock(0))
     assert [asked.begin("a", 1) for _ in range(3)] == [0, 0, RETRY_WHEN_FULL_SECONDS]
     assert asked.begin("a", 2) == RETRY_WHEN_FULL_SECONDS
@@ -312,8 +312,8 @@ def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() ->
     assert [asked.begin("a", 2) for _ in range(2)] == [0, RETRY_WHEN_FULL_SECONDS]
 
 
-def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> None:
-    """Count batches that were taken, also of requests begun together, again in each epoch."""
+def test_concurrent_batches_of_an_address_are_limited(make_world: MakeWorld) -> None:
+    # Count accepted batches, also of requests that began together, again in each epoch.
     world = make_world(rate=Rate(batches_per_minute=0, per_epoch=2))
 
     def batch() -> bytes:
@@ -359,7 +359,7 @@ async def all_of(writer: Writer, batches: list[Batch]) -> list[BaseException | N
     return await asyncio.gather(*map(writer.write, batches), return_exceptions=True)
 
 
-def test_whoever_waits_shares_a_transaction() -> None:
+def test_waiting_batches_share_a_transaction() -> None:
     groups: list[list[Batch]] = []
     first_seen, go_on = threading.Event(), threading.Event()
 
@@ -389,7 +389,7 @@ def test_whoever_waits_shares_a_transaction() -> None:
     assert [batch for group in groups for batch in group] == BATCHES
 
 
-def test_a_fault_of_ours_leaves_nobody_waiting() -> None:
+def test_internal_error_answers_every_waiting_batch() -> None:
     def keep(batches: list[Batch]) -> list[None]:
         raise ZeroDivisionError("a bug")
 
@@ -397,7 +397,7 @@ def test_a_fault_of_ours_leaves_nobody_waiting() -> None:
     assert [type(answer) for answer in answers] == [ZeroDivisionError] * 5
 
 
-def test_more_than_memory_should_hold_are_sent_away() -> None:
+def test_batches_beyond_the_queue_are_refused() -> None:
     gate = threading.Event()
 
     def keep(batches: list[Batch]) -> list[None]:
@@ -418,7 +418,7 @@ def test_more_than_memory_should_hold_are_sent_away() -> None:
     assert answers.count(None) == len(BATCHES) - len(away)
 
 
-def test_somebody_who_hangs_up_does_not_disturb_the_others() -> None:
+def test_closed_connection_does_not_affect_others() -> None:
     gate = threading.Event()
 
     def keep(batches: list[Batch]) -> list[None]:
@@ -437,7 +437,7 @@ def test_somebody_who_hangs_up_does_not_disturb_the_others() -> None:
     run(keep, work)
 
 
-def test_what_waits_at_the_end_is_stored(world: World) -> None:
+def test_waiting_batches_are_stored_at_shutdown(world: World) -> None:
     batches = world.people.batches(world.now, 50)
 
     async def work(writer: Writer) -> asyncio.Task[Any]:

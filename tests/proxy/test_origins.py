@@ -1,4 +1,4 @@
-"""Pages of other sites: those that the operator named are answered, and nobody else notices."""
+"""Pages of other sites: only origins that the operator named get an answer that they can read."""
 
 import asyncio
 import gzip
@@ -74,7 +74,7 @@ def get(world: World, path: str, origin: str | None = None, *more: tuple[str, st
 
 
 def asked_before(world: World, origin: str, path: str = "/v2/batches") -> Answer:
-    """Ask as a browser does before it sends a batch."""
+    """Send the preflight that a browser sends before a batch."""
     return within(world, lambda app: ask(app, "OPTIONS", path, headers=[("origin", origin), *ASKS]))
 
 
@@ -98,8 +98,8 @@ def may_read(origin: str) -> dict[str, str]:
     }
 
 
-def test_files_are_for_the_named_origins(open_world: World) -> None:
-    """Vary by origin, since a cache may keep an answer without an origin, or an error."""
+def test_named_origins_may_read_public_files(open_world: World) -> None:
+    # The answer varies by origin, because a cache may keep one without an origin, or an error.
     for path in (*FILES, "/v2/models/00", "/v2/batches", "/v2/nothing"):
         plain = get(open_world, path)
         assert told(plain) == {}
@@ -116,7 +116,7 @@ def test_files_are_for_the_named_origins(open_world: World) -> None:
             assert (had.status, told(had)) == (304, may_read(SHOP))
 
 
-def test_others_hear_nothing_of_it(open_world: World) -> None:
+def test_other_origins_get_no_headers(open_world: World) -> None:
     async def work(app: Starlette) -> Answer:
         for origin in STRANGERS:
             named = [("origin", origin)]
@@ -130,7 +130,7 @@ def test_others_hear_nothing_of_it(open_world: World) -> None:
     within(open_world, work)
 
 
-def test_a_preflight(open_world: World) -> None:
+def test_preflight_of_a_batch(open_world: World) -> None:
     answer = asked_before(open_world, SHOP)
     assert (answer.status, answer.body) == (204, b"")
     assert told(answer) == {
@@ -142,7 +142,7 @@ def test_a_preflight(open_world: World) -> None:
     assert answer.headers["vary"] == "Origin"
 
 
-def test_a_preflight_is_answered_for_batches_alone(open_world: World) -> None:
+def test_preflight_of_other_paths_is_not_answered(open_world: World) -> None:
     for path in (*FILES, "/v2/nothing"):
         assert asked_before(open_world, SHOP, path).status in (404, 405)
     bare = within(
@@ -152,14 +152,14 @@ def test_a_preflight_is_answered_for_batches_alone(open_world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/sw.js", "/page/page.js", "/healthz"])
-def test_the_page_is_for_its_own_origin_alone(open_world: World, path: str) -> None:
+def test_page_is_not_readable_from_other_origins(open_world: World, path: str) -> None:
     answer = get(open_world, path, SHOP)
     assert told(answer) == {}
     assert "Origin" not in answer.headers.get("vary", "")
     assert asked_before(open_world, SHOP, path).status in (404, 405)
 
 
-def test_a_batch_and_every_refusal_can_be_read(open_world: World) -> None:
+def test_origins_may_read_every_answer_to_a_batch(open_world: World) -> None:
     from_shop = (("origin", SHOP), ("sec-fetch-site", "cross-site"))
     people, now = open_world.people, open_world.now
     batch = people.batch(now)
@@ -197,10 +197,10 @@ def test_a_batch_and_every_refusal_can_be_read(open_world: World) -> None:
         ([("origin", SHOP)], 202),
     ],
 )
-def test_visitors_of_a_site_are_not_made_its_crowd(
+def test_origin_decides_whether_a_batch_is_taken(
     open_world: World, headers: list[tuple[str, str]], status: int
 ) -> None:
-    """Refuse a request that a page sends without asking because it ignores the answer."""
+    # A page can send such a request without a preflight if it ignores the answer.
     data = open_world.people.batch(open_world.now).encode()
     answer = post(open_world, data, *headers, ("content-type", "text/plain"))
     assert answer.status == status
@@ -211,7 +211,7 @@ def test_visitors_of_a_site_are_not_made_its_crowd(
         assert metric(open_world, 'batches_refused_total{reason="http"}') == 1
 
 
-def test_names_of_sites(tmp_path: Path) -> None:
+def test_valid_origins_are_accepted(tmp_path: Path) -> None:
     for origin in (
         SHOP, OTHER, "https://shop.example:8443", "https://xn--mnchen-3ya.example", "https://a",
         "https://192.0.2.7", "https://[2001:db8::1]:444", "http://localhost", "http://[::1]:8000",
@@ -220,8 +220,8 @@ def test_names_of_sites(tmp_path: Path) -> None:
         assert settings(tmp_path, origins=(origin,)).origins == (origin,)
 
 
-def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
-    """Refuse an origin that is not written as browsers write it: it would never match."""
+def test_invalid_origins_are_refused(tmp_path: Path) -> None:
+    # An origin that is not written as browsers write it would never match.
     for origin in (
         "https://shop.example/", "https://Shop.example", "HTTPS://shop.example",
         "https://shop.example:443", "https://shop.example:08443", "http://localhost:80",
@@ -249,15 +249,15 @@ def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
         ("http://shop.example", "encrypted"),
     ],
 )
-def test_the_rule_that_a_name_breaks_is_told(origin: str, rule: str) -> None:
+def test_error_of_an_invalid_origin_names_the_rule(origin: str, rule: str) -> None:
     with pytest.raises(SettingsError, match=f"origins: .*{rule}"):
         check_origin(origin)
 
 
-def test_the_widget_is_for_everybody_once_there_are_origins(
+def test_widget_is_served_to_all_if_there_are_origins(
     open_world: World, make_world: MakeWorld
 ) -> None:
-    """Serve the bytes of the tag that `sottovoce proxy status` prints."""
+    # Its bytes are those of the tag that `sottovoce proxy status` prints.
     answer = get(open_world, "/widget.js", "https://unknown.example")
     assert answer.status == 200
     assert answer.headers["access-control-allow-origin"] == "*"
@@ -277,7 +277,7 @@ def test_the_widget_is_for_everybody_once_there_are_origins(
     assert "widget.js" not in "\n".join(describe_status(status, closed.settings))
 
 
-def test_the_script_for_tokens_is_where_there_are_accounts_and_origins(
+def test_token_script_is_served_if_there_are_accounts_and_origins(
     open_world: World, make_world: MakeWorld
 ) -> None:
     key, status = "ab" * 32, ProxyStatus(0, 0, ProcessState(0.0), ServerProbe())

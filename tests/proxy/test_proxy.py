@@ -1,4 +1,4 @@
-"""One beat after the other: mirror, tell, flush, forward, go on; and the power goes at any step."""
+"""Ticks of a proxy: mirror, contact, flush, forward and continue; power cuts at any step."""
 
 import shutil
 import threading
@@ -128,10 +128,10 @@ def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) ->
 
 @pytest.mark.parametrize(("own", "terms"), [(3, 7), (7, 3)])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_n_minus_one_waits_and_is_then_discarded(
+def test_crowd_below_the_threshold_waits_and_is_discarded(
     make_world: MakeWorld, own: int, terms: int, restarted: bool
 ) -> None:
-    """Hand on nothing with one person below the threshold, and leave nothing in the end."""
+    """Hand on nothing with one person below the threshold, and keep nothing in the end."""
     few = 3  # fewer than a person's reports: they stand for nobody
     world = make_world(signed(min_clients=terms, dummies=few), min_clients=own)
     sent = world.send(6)
@@ -158,8 +158,8 @@ def test_n_minus_one_waits_and_is_then_discarded(
         world.send(1)
 
 
-def test_a_crowd_that_comes_late_is_forwarded_whole(make_world: MakeWorld) -> None:
-    """Exactly the threshold is enough."""
+def test_late_crowd_is_forwarded_completely(make_world: MakeWorld) -> None:
+    # A crowd of exactly the threshold is large enough.
     world = make_world(signed(min_clients=7))
     sent = world.send(6)
     world.clock.now = CLOSES + HOLD / 2
@@ -171,8 +171,8 @@ def test_a_crowd_that_comes_late_is_forwarded_whole(make_world: MakeWorld) -> No
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
 
 
-def test_nobody_at_all_is_said_and_committed_at_once(make_world: MakeWorld) -> None:
-    """Commit an epoch without anybody at once, so that the server need not wait."""
+def test_epoch_without_people_is_committed_at_once(make_world: MakeWorld) -> None:
+    # The server need not wait for it.
     world = make_world(signed(dummies=DUMMIES))
     world.end_epoch()
     assert world.server.told == [(1, "none")]
@@ -182,13 +182,11 @@ def test_nobody_at_all_is_said_and_committed_at_once(make_world: MakeWorld) -> N
 
 @pytest.mark.parametrize("people", [0, 1, 5])
 @pytest.mark.parametrize("how", ["closed", "applied", "next manifest"])
-def test_a_server_in_a_hurry_gets_nothing(
+def test_server_that_closes_an_epoch_early_gets_nothing(
     make_world: MakeWorld, how: str, people: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before its time an epoch is ended by nobody: it could be the moment after one person came.
-
-    The reports that came are lost; nobody else reports in an epoch that cannot count.
-    """
+    # No proxy ends an epoch before its time: this could be the moment after one person reported.
+    # The reports that came are lost; nobody else reports in an epoch that cannot count.
     world = make_world(signed(dummies=DUMMIES))
     sent = world.send(people)
     world.clock.now = CLOSES - 1
@@ -249,8 +247,8 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_applied_without_us(world: World, flushed: bool) -> None:
-    """Before the flush, or between it and the handing in."""
+def test_epoch_that_was_applied_without_this_proxy(world: World, flushed: bool) -> None:
+    # It was applied before the flush, or between the flush and the delivery.
     sent = world.send(4)
     world.close_epoch()
 
@@ -305,10 +303,10 @@ def at(part: float) -> float:
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("reachable", [False, True])
-def test_dummies_are_drawn_as_time_goes_by(
+def test_dummies_are_drawn_when_they_are_due(
     make_world: MakeWorld, restarted: bool, reachable: bool
 ) -> None:
-    """Draw each dummy once, when it is due and not before, in all of these cases."""
+    # Each dummy is drawn once, and not before it is due, in all of these cases.
     world = make_world(signed(dummies=DUMMIES))
     world.server.reachable = reachable
     drawn: list[bytes] = []
@@ -330,10 +328,8 @@ def test_dummies_are_drawn_as_time_goes_by(
 
 
 @pytest.mark.parametrize("was_down", [False, True])
-def test_an_epochs_dummies_arrive_with_its_reports_and_the_next_has_its_own(
-    make_world: MakeWorld, was_down: bool
-) -> None:
-    """Draw the same number after the proxy was down the whole time: it draws them at the end."""
+def test_every_epoch_has_its_own_dummies(make_world: MakeWorld, was_down: bool) -> None:
+    """Draw the same number if the proxy was down the whole time: it draws them at the end."""
     world = make_world(signed(1, dummies=DUMMIES), chunk_reports=5)
     for epoch in (1, 2):
         world.clock.now = OPENS
@@ -361,8 +357,8 @@ def test_an_epochs_dummies_arrive_with_its_reports_and_the_next_has_its_own(
         assert not dummies(world)
 
 
-def test_none_is_drawn_for_nobody(make_world: MakeWorld) -> None:
-    """Draw none at the end of an epoch without a crowd: they would be discarded with it."""
+def test_no_dummies_are_drawn_without_a_crowd(make_world: MakeWorld) -> None:
+    """They would be discarded with the epoch."""
     for people in (0, 2):
         world = make_world(signed(dummies=50))
         world.send(people)
@@ -374,7 +370,7 @@ def test_none_is_drawn_for_nobody(make_world: MakeWorld) -> None:
         assert world.server.commits == {1: (0, 0)}
 
 
-def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
+def test_too_many_dummies_neither_delay_a_tick_nor_fill_the_disk(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sottovoce.proxy.proxy.MAX_DUMMIES_PER_TICK", 10)
@@ -392,8 +388,8 @@ def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
     assert full.proxy.is_paused, "nobody pays for what could not be kept"
 
 
-def test_a_server_set_back_hears_again_that_there_is_a_crowd(world: World) -> None:
-    """Otherwise it would wait for the hold: the epoch is open there, and over here."""
+def test_crowd_is_reported_again_to_a_restored_server(world: World) -> None:
+    """Otherwise it would wait for the hold: the epoch is open there, and closed at the proxy."""
     sent = world.send(3)
     world.close_epoch()
     beat_cut_off_at(world, "put_chunk")
@@ -411,8 +407,8 @@ def test_a_server_set_back_hears_again_that_there_is_a_crowd(world: World) -> No
     assert world.server.told == [(1, "never")], "all of it was handed in, and is deleted"
 
 
-def test_a_clock_that_was_not_compared_ends_no_epoch_for_a_month(world: World) -> None:
-    """Wait after a restart without a server: the clock may be wrong, and reports are paid for."""
+def test_clock_that_was_not_compared_ends_no_epoch_for_a_month(world: World) -> None:
+    # After a restart without a server, the clock may be wrong, and reports are paid for.
     sent = world.send(3)
     world.server.reachable = False
     world.reopen()
@@ -426,7 +422,7 @@ def test_a_clock_that_was_not_compared_ends_no_epoch_for_a_month(world: World) -
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
 
 
-def test_what_a_server_has_lost_is_sent_again(world: World) -> None:
+def test_chunks_that_the_server_lost_are_sent_again(world: World) -> None:
     """Begin again at the next tick: the server refuses the commit because its counts differ."""
     sent = world.send(3)
 
@@ -445,10 +441,10 @@ def test_what_a_server_has_lost_is_sent_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("dummies", [0, DUMMIES])
-def test_reports_are_lost_only_if_the_server_has_not_counted_them(
+def test_reports_count_if_the_epoch_is_applied_before_the_commit(
     make_world: MakeWorld, dummies: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Applied before the commit: what arrived counts, but nothing among dummies."""
+    # What arrived counts, except among dummies.
     world = make_world(signed(dummies=dummies))
     world.send(3)
 
@@ -464,8 +460,8 @@ def test_reports_are_lost_only_if_the_server_has_not_counted_them(
 
 
 @pytest.mark.parametrize("how", ["moved", "removed"])
-def test_a_folder_that_is_gone_loses_nothing_that_was_acknowledged(world: World, how: str) -> None:
-    """Take nothing more, and hand in the open files as long as the process lives."""
+def test_deleted_folder_loses_no_acknowledged_report(world: World, how: str) -> None:
+    """Take nothing more, and deliver the open files as long as the process lives."""
     sent = world.send(5)
     if how == "moved":
         world.folder.rename(world.folder.with_name("elsewhere"))
@@ -502,7 +498,7 @@ def broken_disk(*_: object) -> None:
     raise StoreError("the disk is full")
 
 
-def test_shuffled_reports_that_are_gone_do_not_hold_up_later_epochs(
+def test_missing_shuffled_reports_do_not_block_later_epochs(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.send(3)
@@ -521,7 +517,7 @@ def test_shuffled_reports_that_are_gone_do_not_hold_up_later_epochs(
     assert sorted(world.server.reports(2)) == sorted(all_reports(sent))
 
 
-def test_batches_that_are_gone_after_a_restart_are_reported(
+def test_missing_batches_are_reported_after_a_restart(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.send(3)
@@ -538,10 +534,10 @@ def fill(database: Database) -> None:
     database.rows(f"PRAGMA max_page_count = {pages}")
 
 
-def test_dummies_that_a_full_disk_cannot_store_are_mixed_in_all_the_same(
+def test_dummies_are_mixed_in_although_the_disk_is_full(
     make_world: MakeWorld,
 ) -> None:
-    """Reserve the room for mixing so that nothing else is needed at the end."""
+    # The room for mixing was reserved, so nothing else is needed at the end.
     world = make_world(signed(dummies=2_000))
     sent = world.send(3)
     assert world.store._files.batches is not None
@@ -553,10 +549,10 @@ def test_dummies_that_a_full_disk_cannot_store_are_mixed_in_all_the_same(
     assert world.server.commits == {1: (403, 2_012)}
 
 
-def test_a_transaction_that_changes_nothing_does_not_show_that_a_disk_can_be_written(
+def test_transaction_without_changes_does_not_end_a_disk_problem(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise devices would be told to pay for what cannot be stored."""
+    """Otherwise devices would be told to pay for batches that cannot be stored."""
     assert world.store._files.batches is not None
     fill(world.store._files.batches._database)
     with pytest.raises(StoreError):
@@ -571,10 +567,10 @@ def test_a_transaction_that_changes_nothing_does_not_show_that_a_disk_can_be_wri
 
 
 @pytest.mark.parametrize("dummies", [0, DUMMIES])
-def test_what_is_mixed_is_handed_in_while_the_database_cannot_be_written(
+def test_mixed_reports_are_delivered_while_the_database_cannot_be_written(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, dummies: int
 ) -> None:
-    """Hand them in once: what arrived is not sent again with every tick."""
+    """Deliver them once: what arrived is not sent again with every tick."""
     world = make_world(signed(dummies=dummies))
     sent, calls = world.send(3), list[str]()
     world.close_epoch()
@@ -594,7 +590,7 @@ def test_what_is_mixed_is_handed_in_while_the_database_cannot_be_written(
     assert not list(world.folder.glob("epoch-*"))
 
 
-def test_a_clock_that_jumps_after_it_was_compared_ends_no_epoch(make_world: MakeWorld) -> None:
+def test_clock_that_jumps_after_it_was_compared_ends_no_epoch(make_world: MakeWorld) -> None:
     """Ignore a jump while the server is away and the monotonic clock did not move."""
     world = make_world()
     world.monotonic = Clock(0)
@@ -616,10 +612,8 @@ def test_a_clock_that_jumps_after_it_was_compared_ends_no_epoch(make_world: Make
     assert set(all_reports(sent)) < set(world.server.reports(1))
 
 
-def test_an_older_database_beside_the_files_of_this_epoch_loses_none_of_them(
-    world: World, tmp_path: Path
-) -> None:
-    """Put back `proxy.sqlite3` only, while the server is away at the first tick."""
+def test_older_database_keeps_the_files_of_this_epoch(world: World, tmp_path: Path) -> None:
+    """Restore only `proxy.sqlite3`, while the server is away at the first tick."""
     world.store.close()
     backup = shutil.copy(world.folder / DATABASE_FILE, tmp_path / "backup")
     world.reopen()
@@ -643,7 +637,7 @@ def test_an_older_database_beside_the_files_of_this_epoch_loses_none_of_them(
 
 
 class FragileWorld(World):
-    """Its disk, as it was at the moment of death, is all that the next life has."""
+    """A world that can be restarted with only what its disk had at a power cut."""
 
     def __init__(self, folder: Path, steps: int):
         super().__init__(folder, signed(dummies=DUMMIES))
@@ -658,7 +652,7 @@ class FragileWorld(World):
         self.folder, self.proxy = folder, self._proxy()
 
     def insist(self, action: Callable[[], object]) -> None:
-        """Do it; after a power cut do it again, from what the disk held."""
+        """Call a function; after a power cut, call it again with what the disk had."""
         try:
             action()
         except PowerCut:
@@ -700,8 +694,8 @@ def live(folder: Path, steps: int = UNLIMITED_STEPS) -> FragileWorld:
 
 
 @pytest.mark.slow
-def test_a_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that every acknowledged report arrives exactly once and nothing stays on the disk."""
+def test_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every acknowledged report arrives exactly once, and nothing stays on the disk.
     make_mortal(monkeypatch)
     monkeypatch.setattr("sottovoce.proxy.dummies.DUMMIES_AT_ONCE", 2)
     whole = live(tmp_path / "whole").life

@@ -17,7 +17,7 @@ from sottovoce.service.toml import read_settings
 from tests.proxy.world import World, manifest, settings
 
 
-def test_the_example_is_what_init_writes_and_says_the_defaults() -> None:
+def test_init_writes_the_example_with_the_defaults() -> None:
     assert EXAMPLE.read_text() == render_settings_file(**PLACES)
     assert read_settings(EXAMPLE, ProxySettings) == ProxySettings(
         Path(PLACES["folder"]),
@@ -49,7 +49,7 @@ def test_every_field_is_in_the_example(kind: type) -> None:
     assert names(kind) <= named | set(re.findall(r"^\[(\w+)\]", text, re.MULTILINE))
 
 
-def test_every_line_of_the_example_that_is_switched_off_works(tmp_path: Path) -> None:
+def test_every_commented_line_of_the_example_is_valid(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(re.sub(r"^# (\w+ = )", r"\1", EXAMPLE.read_text(), flags=re.M))
     for file in ("public.pem", "public-key.pem", "relay-authority.pem"):
         (tmp_path / file).touch()
@@ -86,7 +86,7 @@ def test_odd_values_are_quoted(tmp_path: Path, odd: str) -> None:
         ("max_batches", (0,)),
     ],
 )  # fmt: skip
-def test_what_cannot_work(tmp_path: Path, name: str, values: tuple[Any, ...]) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, name: str, values: tuple[Any, ...]) -> None:
     for value in values:
         with pytest.raises(SettingsError, match=name):
             settings(tmp_path, **{name: value})
@@ -102,13 +102,13 @@ def test_what_cannot_work(tmp_path: Path, name: str, values: tuple[Any, ...]) ->
         lambda: Page(statement="x" * 8_001),
     ],
 )
-def test_a_table_that_cannot_work(make: Callable[[], object]) -> None:
+def test_invalid_tables_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(SettingsError):
         make()
 
 
-def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
-    """Neither at once nor in an epoch; the defaults fit together, and so does a smaller crowd."""
+def test_limit_of_an_address_is_below_the_crowd(tmp_path: Path) -> None:
+    """Check it at once and in an epoch, for the defaults and for a smaller crowd."""
     rate = Rate()
     plain = ProxySettings(tmp_path, "https://server.example", tmp_path, "00" * 32)
     assert max(rate.burst, rate.per_epoch) < plain.min_clients
@@ -124,16 +124,16 @@ def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
     ("least", "rate", "is_logged"),
     [(5, Rate(0, per_epoch=0), True), (1, Rate(0, per_epoch=0), False), (50, Rate(), False)],
 )
-def test_a_limit_that_is_off_is_said(
+def test_switched_off_limit_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, least: int, rate: Rate, is_logged: bool
 ) -> None:
-    """Behind a relay everybody is one address."""
+    """Behind a relay everybody has one address."""
     World(tmp_path, min_clients=least, rate=rate).store.close()
     assert ("one address may send a whole crowd" in caplog.text) is is_logged
 
 
-def test_dummies_count_for_the_proxys_own_crowd_and_not_for_the_terms(tmp_path: Path) -> None:
-    """Count dummies as reports of other people: of four reports each needs one."""
+def test_dummies_count_for_the_crowd_of_the_proxy_only(tmp_path: Path) -> None:
+    """Dummies count as reports of other people: with four reports of a person, each needs one."""
     own = settings(tmp_path, min_clients=10)
     needed = {
         (least, dummies): own.compute_min_crowd(manifest(min_clients=least, dummies=dummies).terms)

@@ -1,4 +1,4 @@
-"""The permutation: every order equally likely; after the real flush who came with whom is gone."""
+"""The shuffle: every order is equally likely, and no trace of batches is left after a flush."""
 
 import tracemalloc
 from collections import Counter
@@ -34,7 +34,7 @@ from tests.proxy.world import (
         ("draw_below", lambda n, limit, _: np.arange(n) % limit),
     ],
 )
-def test_the_test_sees_what_is_not_mixed(
+def test_unmixed_orders_are_noticed(
     monkeypatch: pytest.MonkeyPatch, name: str, lazy: Callable[..., object]
 ) -> None:
     """Leave out the shuffle of a bucket, or the scattering of reports."""
@@ -97,7 +97,7 @@ def scripted(*words: int) -> tuple[list[int], object]:
     return asked, entropy
 
 
-def test_a_word_that_would_favour_small_numbers_is_drawn_anew() -> None:
+def test_word_that_would_favour_small_numbers_is_drawn_again() -> None:
     asked, entropy = scripted(5, 2**64 - 1, 2**64 - 2, 2**64 - 1, 7)
     # 2^64 = 1 mod 3: the last word alone has no full set of remainders.
     assert draw_below(3, 3, entropy).tolist() == [2, 1, 2]  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_a_word_that_would_favour_small_numbers_is_drawn_anew() -> None:
 
 @pytest.mark.parametrize("preset", ["coordinate", "loudest"])
 def test_dummies_are_uniform_over_all_signed_directions(tmp_path: Path, preset: str) -> None:
-    """Drawn in pieces, the last a part of one."""
+    """They are drawn in pieces, the last of which is shorter."""
     world = World(tmp_path, signed(preset=preset, dummies=2_600))
     world.proxy.tick()
     draw_dummies(world.store, world.now, 2_600, Randomness(3))
@@ -131,7 +131,7 @@ def test_dummies_are_uniform_over_all_signed_directions(tmp_path: Path, preset: 
 KINDS = {"coordinate": 12, "loudest": 256}
 
 
-def test_dummies_cannot_be_told_from_peoples_reports_by_their_place(tmp_path: Path) -> None:
+def test_places_of_dummies_do_not_distinguish_them(tmp_path: Path) -> None:
     """Compare neighbours and places of dummies with chance.
 
     More than 6 deviations come less than once in 1e8, and the proxy's entropy is fixed.
@@ -198,12 +198,12 @@ def in_the_same_chunk(order: Order) -> int:
 
 
 def at_the_distance_of_a_batch(order: Order) -> int:
-    """Return an order in which whole batches lie one on the other."""
+    """Return the order of a proxy that stacks whole batches on each other."""
     return int((order[PEOPLE:] == order[:-PEOPLE]).sum())
 
 
 def close_together(order: Order) -> int:
-    """Minus the distances between all reports of each person, added up: large if they huddle."""
+    """Return minus the sum of distances between each person's reports: large if they are near."""
     places = np.argsort(order, kind="stable").reshape(PEOPLE, REPORTS)
     weights = 2 * np.arange(REPORTS) - REPORTS + 1
     return -int((places * weights).sum())
@@ -222,7 +222,7 @@ def suspicion(attack: Callable[[Order], int], order: Order) -> float:
 def test_reports_of_one_person_cannot_be_paired(flushed: Flushed) -> None:
     """Compare counts that are nearly normal or Poisson with 6 deviations (below 1e-6).
 
-    The proxy's entropy is fixed here, so the test cannot fail by chance at all.
+    The proxy's entropy is fixed, so the test cannot fail by chance.
     """
     world, people, _ = flushed
     owner = {report: who for who, reports in enumerate(people) for report in reports}
@@ -234,8 +234,8 @@ def test_reports_of_one_person_cannot_be_paired(flushed: Flushed) -> None:
 
 
 @pytest.mark.parametrize("spoilt", ["not shuffled", "each chunk shuffled", "batches shuffled"])
-def test_the_attacks_would_tell(spoilt: str) -> None:
-    """Check that at least one attack is certain about the orders of a lazy proxy."""
+def test_attacks_find_pairs_in_unshuffled_orders(spoilt: str) -> None:
+    # At least one attack is certain about the orders of a proxy that does not mix.
     rng = np.random.default_rng(1)
     order = np.repeat(np.arange(PEOPLE), REPORTS)
     if spoilt == "each chunk shuffled":
@@ -246,8 +246,8 @@ def test_the_attacks_would_tell(spoilt: str) -> None:
     assert max(suspicion(attack, order) for attack in ATTACKS) > 20
 
 
-def test_right_after_the_flush_the_disk_has_forgotten_who_came_with_whom(flushed: Flushed) -> None:
-    """Find reports there, but next to others of their batch only as often as by chance."""
+def test_disk_has_no_batches_right_after_the_flush(flushed: Flushed) -> None:
+    # Reports are next to others of their batch only as often as by chance.
     _, people, raw = flushed
     assert sum(report in raw for report in people[0]) > REPORTS // 2  # the chunks are there
     side_by_side = sum(

@@ -23,7 +23,7 @@ def look(world: World) -> tuple[str, list[str]]:
     return "\n".join(describe_status(status, world.settings)), status.problems
 
 
-def test_an_open_epoch_and_its_crowd(world: World) -> None:
+def test_status_has_the_open_epoch_and_its_crowd(world: World) -> None:
     world.send(2)
     text, problems = look(world)
     assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in text
@@ -33,7 +33,7 @@ def test_an_open_epoch_and_its_crowd(world: World) -> None:
     assert problems == []
 
 
-def test_a_secret_that_the_server_does_not_know_is_told(world: World) -> None:
+def test_unknown_secret_is_a_problem(world: World) -> None:
     def refuse(call: str) -> None:
         if call == "contact":
             raise UnknownProxyError("the server answered 401")
@@ -44,8 +44,8 @@ def test_a_secret_that_the_server_does_not_know_is_told(world: World) -> None:
     assert "The server answers at" in text
 
 
-def test_looking_disturbs_nobody(world: World) -> None:
-    """Change neither the database nor its log, which can be emptied afterwards."""
+def test_status_changes_no_file(world: World) -> None:
+    # It changes neither the database nor its log, which can be emptied afterwards.
     files = [world.folder / name for name in ("proxy.sqlite3", "proxy.sqlite3-wal")]
     world.send(2)
     before = [path.read_bytes() for path in files]
@@ -56,7 +56,7 @@ def test_looking_disturbs_nobody(world: World) -> None:
     assert world.server.commits == {1: (3, 12)}
 
 
-def test_a_panel_of_another_catalogue_is_told(world: World, tmp_path: Path) -> None:
+def test_panel_of_another_catalogue_is_a_problem(world: World, tmp_path: Path) -> None:
     path = tmp_path / "panel.json"
     world.settings = replace(world.settings, page=Page(serve=True, panel=path))
     people = (Panellist((0,), 1, (2,)),)
@@ -69,7 +69,7 @@ def test_a_panel_of_another_catalogue_is_told(world: World, tmp_path: Path) -> N
     assert "another catalogue" not in look(world)[0]
 
 
-def test_what_is_not_handed_in(world: World) -> None:
+def test_status_has_reports_that_are_not_delivered(world: World) -> None:
     world.send(3)
     world.close_epoch()
     world.server.before = lambda call: _fail() if call == "put_chunk" else None
@@ -85,7 +85,7 @@ def _fail() -> None:
     raise OSError("cut")
 
 
-def test_what_needs_attention(world: World) -> None:
+def test_disagreement_with_the_server_is_a_problem(world: World) -> None:
     world.send(1)
     world.server.reachable = False
     assert look(world)[1] == ["no route"]
@@ -103,7 +103,7 @@ def test_what_needs_attention(world: World) -> None:
     assert "`sottovoce server go-beyond 3`" in problem
 
 
-def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
+def test_crowd_that_is_too_small_is_a_problem(tmp_path: Path) -> None:
     world = World(tmp_path, signed(opens=CLOSES - HOLD // 2))
     world.proxy.tick()
     world.clock.now = CLOSES + HOLD // 2 + 1
@@ -116,7 +116,7 @@ def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
     assert "more than 2 come from one address (rate.per_epoch)?" in look(world)[1][0]
 
 
-def test_a_key_that_is_not_the_one_of_the_manifest_in_the_folder(world: World) -> None:
+def test_key_that_did_not_sign_the_manifest_is_a_problem(world: World) -> None:
     world.settings = replace(world.settings, verification_key="ab" * 32)
     with pytest.raises(SettingsError, match="leave the server's first key there"):
         look(world)
@@ -140,7 +140,7 @@ def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "MB are free on the disk" in world.proxy.troubles.texts[0]
 
 
-def test_batches_refused_for_their_address(world: World) -> None:
+def test_batches_that_the_address_limit_refused_are_shown(world: World) -> None:
     assert world.proxy.metrics.list_notes() == []
     world.proxy.metrics.count_refusal(HTTPException(429))
     (note,) = world.proxy.metrics.list_notes()

@@ -1,4 +1,4 @@
-"""The database: durable, private, one user, honest about what it cannot do."""
+"""The database of a proxy: durable, private, for one process, with errors that say what to do."""
 
 import shutil
 import sqlite3
@@ -33,7 +33,7 @@ BATCH_COLUMNS = {"batches": ["place", "id", "sealed"], "dummies": ["part", "seal
 """This lists all that is ever written: a new column must be added here."""
 
 
-def test_what_is_written_and_nothing_else(world: World) -> None:
+def test_databases_have_the_documented_columns_only(world: World) -> None:
     sent = world.send(5)
     for name, columns in ((DATABASE_FILE, COLUMNS), (name_batch_file(1), BATCH_COLUMNS)):
         with closing(sqlite3.connect(world.folder / name)) as db:
@@ -85,7 +85,7 @@ def test_a_database_is_created_once_and_has_a_name_of_its_own(tmp_path: Path) ->
     assert len(names) == 2
 
 
-def test_who_reads_cannot_write(world: World) -> None:
+def test_reader_cannot_write(world: World) -> None:
     world.send(1)
     with pytest.raises(StoreError) as caught, world.store.read() as tables:
         tables.settle(1)
@@ -99,8 +99,8 @@ def test_a_folder_has_one_proxy(world: World) -> None:
     world.send(1)
 
 
-def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
-    """Serve nothing that the old key signed after the operator pinned another one."""
+def test_epoch_signed_by_another_key_is_not_served(world: World) -> None:
+    # The operator pinned another key after the old one had signed it.
     world.settings = replace(world.settings, verification_key="00" * 32)
     with pytest.raises(SettingsError, match="verification_key"):
         world.reopen()
@@ -145,14 +145,14 @@ def send_for_ever(world: World) -> None:
         (read_only, writable, _ADVICE_BY_ERROR["SQLITE_READONLY"]),
     ],
 )
-def test_a_disk_that_takes_nothing(
+def test_disk_that_cannot_be_written(
     world: World,
     caplog: pytest.LogCaptureFixture,
     spoil: Callable[[World], None],
     mend: Callable[[World], None],
     advice: str,
 ) -> None:
-    """Acknowledge nothing, and log once that it begins and once that it is over."""
+    """Acknowledge nothing, and log once that the problem begins and once that it ends."""
     spoil(world)
     with pytest.raises(StoreError, match=advice):
         send_for_ever(world)
@@ -172,8 +172,8 @@ def test_a_disk_that_takes_nothing(
     assert count_batches(world) == world.proxy.intake.n_waiting
 
 
-def test_a_file_that_is_no_proxys_database_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    """Empty, as after a kill while it was created, or of another program or version."""
+def test_file_that_is_not_a_proxys_database_is_refused(tmp_path: Path) -> None:
+    # It is empty, as after a kill while it was created, or of another program or version.
     (tmp_path / DATABASE_FILE).touch()
     for _ in range(2):
         with pytest.raises(StoreError, match="create-database"):
@@ -191,7 +191,7 @@ def test_a_file_that_was_replaced_before_the_first_beat_is_noticed(world: World)
 
 
 @pytest.mark.parametrize("content", [None, b""])
-def test_counting_beside_a_proxy_that_deletes_or_begins_a_file_is_no_error(
+def test_batches_are_counted_while_a_proxy_changes_its_files(
     tmp_path: Path, content: bytes | None
 ) -> None:
     if content is not None:

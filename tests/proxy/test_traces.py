@@ -1,4 +1,4 @@
-"""What a session leaves behind: no address, agent, batch id, time or order, wherever one looks."""
+"""Traces of a session: no file has an address, agent, batch id, time or order of arrival."""
 
 import asyncio
 import errno
@@ -159,7 +159,7 @@ def open_files() -> bytes:
     return b"\0".join(contents)
 
 
-def test_open_files_sees_what_was_deleted(tmp_path: Path) -> None:
+def test_open_files_includes_deleted_files(tmp_path: Path) -> None:
     path = tmp_path / "deleted"
     with path.open("w+b") as file:
         file.write(b"a secret of this test")
@@ -184,10 +184,10 @@ def test_the_order_of_arrival_is_not_in_the_tables(make_world: MakeWorld) -> Non
     assert {row[1:] for row in dumps[0]} == {(batch.id, batch.sealed) for batch in batches}
 
 
-def test_a_deletion_that_fails_is_done_at_a_later_beat(
+def test_failed_deletion_is_repeated_at_a_later_tick(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hand in what is mixed, and delete the files at a later tick."""
+    """Mixed reports are delivered all the same."""
     sent = world.send(30)
 
     def refuse(*_: object) -> None:
@@ -206,7 +206,7 @@ def test_a_deletion_that_fails_is_done_at_a_later_beat(
     assert not any(batch.id in raw_bytes(world.folder) for batch in sent)
 
 
-def test_post_is_the_only_thing_that_writes(world: World) -> None:
+def test_only_post_requests_change_files(world: World) -> None:
     """Request everything that can be read; no file changes."""
     before = raw_bytes(world.folder)
 

@@ -135,7 +135,7 @@ def settings(folder: Path, **changes: object) -> ProxySettings:
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that stands still until it is set."""
 
     def __init__(self, now: float = OPENS + 1):
         self.now = now
@@ -145,7 +145,7 @@ class Clock:
 
 
 class Randomness:
-    """The same bytes in every run, like `os.urandom` otherwise."""
+    """A source of random bytes like `os.urandom`, with the same bytes in every run."""
 
     def __init__(self, seed: int = 0):
         self._stream = np.random.default_rng(seed)
@@ -155,7 +155,7 @@ class Randomness:
 
 
 class People:
-    """Make batches; sealed bytes are random here, which is what sealed bytes look like."""
+    """People who make batches; their sealed bytes are random, because sealed bytes look random."""
 
     def __init__(self, seed: int = 1):
         self.draw = Randomness(seed)
@@ -170,7 +170,7 @@ class People:
 
 
 class ServerInMemory:
-    """An `Upstream` that keeps the rules of the protocol and remembers all it was told."""
+    """An `Upstream` that keeps the rules of the protocol and records all calls."""
 
     def __init__(self, now: SignedManifest):
         self.now = now

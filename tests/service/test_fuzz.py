@@ -1,4 +1,4 @@
-"""Requests that nobody would send on purpose, to a proxy and to a server: neither breaks."""
+"""Random malformed requests break neither a proxy nor a server."""
 
 import asyncio
 import json

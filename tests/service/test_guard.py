@@ -1,4 +1,4 @@
-"""What one connection and one address may use of a service: a real process, real sockets."""
+"""Limits of one connection and of one address, with a real process and real sockets."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def sent(connection: socket.socket, data: bytes) -> bool:
-    """Return whether it could be sent."""
+    """Send data, and return whether this was possible."""
     try:
         connection.sendall(data)
     except OSError:
@@ -94,9 +94,7 @@ def request(path: str, *headers: str, method: str = "GET") -> bytes:
         (b"GET /hello HTTP/1.0\r\n\r\n", 200),
     ],
 )
-def test_a_header_that_cannot_be_served_is_answered(
-    capped: Service, data: bytes, status: int
-) -> None:
+def test_invalid_header_is_answered(capped: Service, data: bytes, status: int) -> None:
     assert status_of(capped, data) == status
 
 
@@ -113,8 +111,8 @@ POST = request("/body", "Transfer-Encoding: chunked", method="POST")
     ],
     ids=["a header", "data", "the name of a piece", "what follows the last one"],
 )
-def test_what_has_no_end_is_ended(capped: Service, begin: bytes, piece: bytes) -> None:
-    """Serve other people meanwhile."""
+def test_endless_request_is_ended(capped: Service, begin: bytes, piece: bytes) -> None:
+    """Other people are served meanwhile."""
     end = time.monotonic() + 1 + SLACK
     with capped.connect() as line, within(1 + SLACK):
         sent(line, begin)
@@ -132,8 +130,8 @@ def test_what_has_no_end_is_ended(capped: Service, begin: bytes, piece: bytes) -
         POST + b"80\r\n",
     ],
 )
-def test_a_slow_header_and_a_slow_body_are_answered(capped: Service, begin: bytes) -> None:
-    """Answer although a byte comes now and then."""
+def test_slow_header_and_slow_body_are_answered(capped: Service, begin: bytes) -> None:
+    """They are answered although a byte comes now and then."""
     line, end = capped.connect(), time.monotonic() + 1 + SLACK
     with within(1 + SLACK):
         sent(line, begin)
@@ -143,7 +141,7 @@ def test_a_slow_header_and_a_slow_body_are_answered(capped: Service, begin: byte
         assert said(line).startswith(b"HTTP/1.1 408 ")
 
 
-def test_silence_and_an_idle_connection_end_without_a_word(capped: Service) -> None:
+def test_silent_and_idle_connections_are_closed(capped: Service) -> None:
     silent, idle = capped.connect(), capped.connect()
     with within(SLACK):
         sent(idle, request("/hello"))
@@ -153,8 +151,8 @@ def test_silence_and_an_idle_connection_end_without_a_word(capped: Service) -> N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8")
 @pytest.mark.parametrize("addresses", [1, 18])
-def test_silent_connections_lock_nobody_out(capped: Service, addresses: int) -> None:
-    """Close the oldest ones: those of an address at its limit, or of all addresses."""
+def test_silent_connections_do_not_block_others(capped: Service, addresses: int) -> None:
+    # The oldest connections are closed: those of an address at its limit, or of all addresses.
     with ExitStack() as lines:
         silent = [
             lines.enter_context(capped.connect(f"127.0.1.{n % addresses + 1}"))
@@ -166,8 +164,8 @@ def test_silent_connections_lock_nobody_out(capped: Service, addresses: int) -> 
         wait_until(lambda: not is_quiet(silent[0]), "the first to be closed")
 
 
-def test_one_request_at_a_time(capped: Service) -> None:
-    """Thousands that are sent at once would all be held in memory."""
+def test_connection_has_one_request_at_a_time(capped: Service) -> None:
+    """Thousands of requests that are sent at once would all be held in memory."""
     line = capped.connect()
     with within(SLACK):
         sent(line, request("/hello") * 1000)
@@ -176,8 +174,8 @@ def test_one_request_at_a_time(capped: Service) -> None:
     assert b"connection: close" in answer
 
 
-def test_bodies_of_unknown_length(capped: Service) -> None:
-    """Read up to the same number of bytes, however they are cut, and no byte more."""
+def test_body_of_unknown_length_is_limited(capped: Service) -> None:
+    # The limit is the same number of bytes, however they are cut.
     begin = request("/body", "Transfer-Encoding: chunked", "Connection: close", method="POST")
     pieces = b"".join(b"%x\r\n%s\r\n" % (n, b"x" * n) for n in (1, 6, 153))
     assert status_of(capped, begin + pieces + b"0\r\nX-Trailer: 1\r\n\r\n") == 200
@@ -211,8 +209,8 @@ def few_descriptors() -> None:
 
 
 @needs_proc
-def test_file_descriptors_suffice_for_the_places(start: Callable[..., Service]) -> None:
-    """Raise the limit and keep fewer places than files, so that nobody is locked out."""
+def test_file_descriptors_suffice_for_all_places(start: Callable[..., Service]) -> None:
+    # The limit is raised, and there are fewer places than files, so that nobody is locked out.
     service = start("0", "0", "connections_per_address=0", preexec_fn=few_descriptors)
     with ExitStack() as silent:
         for _ in range(300):
@@ -228,7 +226,7 @@ def test_file_descriptors_suffice_for_the_places(start: Callable[..., Service]) 
 
 
 @needs_proc
-def test_an_answer_that_nobody_reads_is_dropped_and_one_that_is_read_slowly_is_not(
+def test_answer_is_dropped_only_if_nobody_reads_it(
     start: Callable[..., Service],
 ) -> None:
     service = start("0", "0", "idle_seconds=0.5")
@@ -249,7 +247,7 @@ def test_an_answer_that_nobody_reads_is_dropped_and_one_that_is_read_slowly_is_n
     assert service.end()[0] == 0
 
 
-def test_who_is_turned_away_is_counted_by_reason(start: Callable[..., Service]) -> None:
+def test_rejections_are_counted_by_reason(start: Callable[..., Service]) -> None:
     service = start("0", "0", "connections=8", "connections_per_address=0", "header_seconds=0.5")
     nobody = {"full": 0, "displaced": 0, "late": 0, "unreadable": 0}
     connection = service.connect()
@@ -268,7 +266,7 @@ def test_who_is_turned_away_is_counted_by_reason(start: Callable[..., Service]) 
     assert turned_away(service) == nobody | {"late": 1, "unreadable": 2}
 
 
-def test_who_finds_no_place_and_who_must_leave_theirs_are_counted(
+def test_connections_without_a_place_are_counted(
     start: Callable[..., Service],
 ) -> None:
     service = start("0", "0", "connections=8", "connections_per_address=0")

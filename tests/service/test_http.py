@@ -1,4 +1,4 @@
-"""Requests and answers: bodies up to a cap, errors as problems, public files, what a path names."""
+"""Requests and answers: limits of bodies, errors as problems, public files and paths."""
 
 import asyncio
 import gzip
@@ -70,19 +70,19 @@ def is_problem(answer: Answer, status: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("length", [None, "0", "5", "100"])
-def test_a_longer_body_is_refused_whatever_it_declared(length: str | None) -> None:
+def test_too_long_body_is_refused(length: str | None) -> None:
     content = is_problem(post(b"a" * 60, b"b" * 41, length=length), 413)
     assert str(MOST) in content["detail"]
 
 
-def test_an_endless_body_is_refused_while_it_is_read() -> None:
+def test_endless_body_is_refused_while_it_is_read() -> None:
     pieces = itertools.count()
     is_problem(call(app_raising(), (b"a" * 10 for _ in pieces)), 413)
     assert next(pieces) == MOST / 10 + 1
 
 
 @pytest.mark.parametrize("length", ["101", "9" * 18, "9" * 19, "9" * 5_000, "0" * 5_000])
-def test_a_body_that_declares_too_much_is_not_read_at_all(length: str) -> None:
+def test_body_that_declares_too_much_is_not_read(length: str) -> None:
     pieces = iter([b"a"])
     is_problem(call(app_raising(), pieces, length=length), 413)
     assert next(pieces) == b"a"
@@ -92,11 +92,11 @@ def test_a_body_that_declares_too_much_is_not_read_at_all(length: str) -> None:
     "length",
     ["", "-1", "+1", " 1", "1 ", "1_0", "0x1", "1.0", "1e1", "ten", "²", "١٢".encode(), b"\xff"],
 )
-def test_a_length_that_is_no_number_is_refused(length: str | bytes) -> None:
+def test_length_that_is_not_a_number_is_refused(length: str | bytes) -> None:
     is_problem(post(b"a", length=length), 400)
 
 
-def test_a_sender_who_leaves_is_no_error_of_ours() -> None:
+def test_closed_connection_is_not_an_internal_error() -> None:
     answer = call(app_raising(), [b"a"], length="2", hang_up=True)
     assert (answer.status, answer.body) == (400, b"")
 
@@ -118,14 +118,14 @@ KINDS: dict[type[Exception], str] = {
 
 
 @pytest.mark.parametrize("kind", STATUS)
-def test_what_the_sender_did_wrong_is_said(kind: type[Exception]) -> None:
+def test_client_error_has_its_reason(kind: type[Exception]) -> None:
     content = is_problem(call(app_raising(kind("the epoch is over"))), STATUS[kind])
     assert content["detail"] == "the epoch is over"
     assert content["type"] == KINDS.get(kind, "about:blank")
 
 
 @pytest.mark.parametrize("kind", [errors.StoreError, errors.UnavailableError])
-def test_what_is_our_trouble_is_only_said_to_be_trouble(kind: type[Exception]) -> None:
+def test_server_error_has_no_details(kind: type[Exception]) -> None:
     answer = call(app_raising(kind("disk of /srv is full")))
     is_problem(answer, 503)
     assert answer.headers["retry-after"] == "5"
@@ -133,14 +133,14 @@ def test_what_is_our_trouble_is_only_said_to_be_trouble(kind: type[Exception]) -
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyError, errors.LedgerError])
-def test_nothing_of_an_unexpected_error_is_told(kind: type[Exception]) -> None:
+def test_unexpected_error_has_no_details(kind: type[Exception]) -> None:
     answer = call(app_raising(kind("the secret of the operator")))
     is_problem(answer, 500)
     assert b"secret" not in answer.body
     assert b"Traceback" not in answer.body
 
 
-def test_every_error_of_ours_is_a_problem() -> None:
+def test_every_error_class_becomes_a_problem() -> None:
     def below(kind: type[Exception]) -> list[type[Exception]]:
         return [kind, *(subclass for sub in kind.__subclasses__() for subclass in below(sub))]
 
@@ -174,7 +174,7 @@ APP = Starlette(
 )
 
 
-def test_a_file_says_what_it_is_and_how_long_it_may_be_kept() -> None:
+def test_file_has_its_type_and_cache_time() -> None:
     answer = fetch("/plain")
     assert (answer.status, answer.body) == (200, CONTENT)
     assert answer.headers == {
@@ -188,14 +188,14 @@ def test_a_file_says_what_it_is_and_how_long_it_may_be_kept() -> None:
     assert fetch("/packed").headers["cache-control"] == "public, max-age=31536000, immutable"
 
 
-def test_a_file_that_may_come_is_not_kept_away_by_a_cache() -> None:
+def test_missing_file_is_not_cached() -> None:
     is_problem(fetch("/none"), 404)
     is_problem(fetch("/no/route"), 404)
 
 
 @pytest.mark.parametrize("etag", [TAG, f"W/{TAG}", f'"other", {TAG}', f'{TAG},"other"', "*"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_304_to_whoever_has_it(etag: str, method: str) -> None:
+def test_known_file_is_304(etag: str, method: str) -> None:
     answer = fetch("/plain", [("if-none-match", etag)], method)
     assert (answer.status, answer.body) == (304, b"")
     assert answer.headers == {"etag": TAG, "cache-control": "public, max-age=10"}
@@ -209,7 +209,7 @@ def test_304_to_whoever_has_it(etag: str, method: str) -> None:
         ("*, gzip;q=0", False), ("gzipped", False), ("*;q=0", False),
     ],
 )  # fmt: skip
-def test_gzip_to_whoever_accepts_it(accepted: str, compressed: bool) -> None:
+def test_file_is_compressed_if_the_client_accepts_it(accepted: str, compressed: bool) -> None:
     accepts = ("accept-encoding", accepted)
     answer = fetch("/packed", [accepts])
     assert answer.headers["vary"] == "Accept-Encoding"

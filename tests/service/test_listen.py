@@ -1,4 +1,4 @@
-"""Who must go when all places are taken."""
+"""Which connection is closed when all places are taken."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def entering(places: ConnectionLimiter, *people: Somebody) -> list[bool]:
     return [places.add(person, person.address) for person in people]
 
 
-def test_nobody_goes_whose_request_is_complete() -> None:
+def test_connection_with_a_complete_request_is_not_closed() -> None:
     places = ConnectionLimiter(2, 0)
     busy = [Somebody() for _ in range(2)]
     entering(places, *busy)
@@ -39,7 +39,7 @@ def test_nobody_goes_whose_request_is_complete() -> None:
     assert not any(person.gave_way for person in busy)
 
 
-def test_one_address_is_limited_by_itself() -> None:
+def test_address_at_its_limit_does_not_affect_others() -> None:
     places = ConnectionLimiter(100, 2)
     many = [Somebody() for _ in range(5)]
     lone_person = Somebody("192.0.2.2")
@@ -64,7 +64,7 @@ def test_one_address_is_limited_by_itself() -> None:
         )
     )
 )
-def test_places_are_never_lost_and_addresses_never_kept(
+def test_places_are_returned_and_addresses_are_forgotten(
     steps: list[tuple[str, int, int]],
 ) -> None:
     places = ConnectionLimiter(4, 2)
@@ -101,16 +101,16 @@ def test_places_are_never_lost_and_addresses_never_kept(
         ("", "", True),
     ],
 )
-def test_who_counts_as_one(one: str, other: str, same: bool) -> None:
+def test_addresses_that_count_as_one(one: str, other: str, same: bool) -> None:
     assert (get_network(one) == get_network(other)) is same
 
 
-def test_a_host_that_is_none_is_refused() -> None:
+def test_invalid_host_is_refused() -> None:
     with pytest.raises(SettingsError):
         Listen("a..b").bind()
 
 
-def test_a_taken_port_says_where_another_is_named() -> None:
+def test_error_of_a_taken_port_names_the_setting() -> None:
     (taken,) = Listen(port=0).bind()
     with taken:
         port = taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Lines of a log: one for each event, with its time; a problem is logged once, and its end."""
+"""Log lines: one for each event, with its time, and one for the begin and end of a problem."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ def record(text: str, *, failed: bool = False) -> logging.LogRecord:
 
 @pytest.mark.parametrize("failed", [False, True])
 @pytest.mark.parametrize("text", ["a disk is full", "two\nlines", "50% of it"])
-def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) -> None:
+def test_every_event_is_one_line_with_its_time(text: str, failed: bool) -> None:
     line = LineFormatter().format(record(text, failed=failed))
     assert LINE.fullmatch(line)
     assert line.startswith("2027-01-15T08:00:00Z ERROR ")
@@ -36,8 +36,8 @@ def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) ->
     assert line == " ".join(fields.values())
 
 
-def test_commands_of_the_service_can_be_pasted_with_its_settings_file() -> None:
-    """Leave commands of the other service and `init`, which need other settings, as they are."""
+def test_commands_in_messages_name_the_settings_file() -> None:
+    """Commands of the other service and `init`, which need other settings, are not changed."""
     commands = OwnCommands("server", Path("my server/s.toml"))
     text = "`sottovoce server go-beyond 7`, not `sottovoce proxy run` or `sottovoce server init`"
     completed = text.replace(" 7`", " 7 --config 'my server/s.toml'`")
@@ -46,7 +46,7 @@ def test_commands_of_the_service_can_be_pasted_with_its_settings_file() -> None:
     assert LineFormatter(commands).format(record(text)).endswith(completed)
 
 
-def test_what_changes_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_problem_with_changing_numbers_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     troubles = Troubles()
     for epoch in range(1000):
         troubles.update("proxy", f"epoch {epoch}")
@@ -56,7 +56,7 @@ def test_what_changes_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptu
     assert len(caplog.text) < 10_000
 
 
-def test_trouble_is_said_when_it_begins_or_changes_and_when_it_is_over(
+def test_problem_is_logged_when_it_begins_changes_and_ends(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sottovoce.service.logs.MIN_SECONDS_BETWEEN_LINES", 0.0)

@@ -1,4 +1,4 @@
-"""The page: headers to the letter, escaping, what is not there; and the one in the package."""
+"""The page: its headers, escaping, missing files, and the page in the package."""
 
 import asyncio
 import gzip
@@ -28,7 +28,7 @@ from tests.asgi import Answer, ask
         ("index.html", b"{{key}}{{other}}"),
     ],
 )
-def test_a_page_that_was_not_built_or_otherwise(
+def test_missing_or_changed_page_files_are_refused(
     assets: Path, name: str, content: bytes | None
 ) -> None:
     if content is None:
@@ -54,8 +54,8 @@ def packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
     return answer
 
 
-def test_everything_that_the_index_names_is_there_and_may_run(app: Starlette) -> None:
-    """Find no inline script, style or handler, which the policy would stop."""
+def test_index_names_existing_files_only(app: Starlette) -> None:
+    # It has no inline script, style or handler, which the policy would stop.
     text = packed(app, "/").body.decode()
     named = set(re.findall(r'(?:src|href)="([^"#]+)"', text))
     assert {"/page/page.js", "/page/style.css"} <= named
@@ -142,8 +142,8 @@ def test_every_file_with_every_header(assets: Path, name: str) -> None:
     assert head.headers == {**answer.headers, "permissions-policy": permissions}
 
 
-def test_what_is_filled_in_is_never_markup(assets: Path) -> None:
-    """Escape it; leave a text alone that looks like a place for the key."""
+def test_values_in_the_page_are_escaped(assets: Path) -> None:
+    # A text that looks like the place of the key is left as it is.
     hostile = '"><script>alert("&\')</script> {{key}} \N{EURO SIGN}'
     content = Page(statement=hostile)
     body = get(assets, "/", content=content).body.decode()
@@ -170,7 +170,7 @@ def test_404(assets: Path, path: str) -> None:
 PANEL = Panel(bytes(32), (Panellist((0,), 1, (2,)),)).encode()
 
 
-def test_the_panel_as_it_was_at_the_start(assets: Path, tmp_path: Path) -> None:
+def test_panel_is_read_at_the_start(assets: Path, tmp_path: Path) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(PANEL)
     routes = build_page_routes(KEY, Page(panel=path), assets)
@@ -182,7 +182,7 @@ def test_the_panel_as_it_was_at_the_start(assets: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("panel", [None, b"[]", b'{"version": 1}', PANEL.replace(b":1", b":2", 1)])
-def test_a_panel_that_is_none(assets: Path, tmp_path: Path, panel: bytes | None) -> None:
+def test_invalid_panel_is_refused(assets: Path, tmp_path: Path, panel: bytes | None) -> None:
     path = tmp_path / "given.json"
     if panel is not None:
         path.write_bytes(panel)
@@ -196,7 +196,7 @@ MOST = 150_000
 """Bytes of the first load, compressed, without the model."""
 
 
-def test_no_other_origin_is_named_but_in_licences() -> None:
+def test_page_names_other_origins_in_licences_only() -> None:
     for name, content in read_assets(get_assets_folder()).items():
         if name == "LICENSES.txt":
             continue

@@ -1,4 +1,4 @@
-"""The real thing: a process, a socket on the loopback interface, signals. Nothing sleeps."""
+"""A running service: a process, a socket on the loopback interface, and signals."""
 
 import logging
 import signal
@@ -26,13 +26,13 @@ def request(connection: socket.socket, path: str, *headers: str) -> None:
 
 
 def answer(connection: socket.socket) -> tuple[str, str]:
-    """Head and body, read until the other side closes."""
+    """Return head and body, read until the other side closes."""
     with connection, connection.makefile("rb") as stream:
         head, _, body = stream.read().decode().partition("\r\n\r\n")
     return head.lower(), body
 
 
-def test_it_answers_and_says_nothing_about_itself_or_whoever_asked(
+def test_service_answers_without_naming_itself_or_logging_clients(
     start: Callable[..., Service],
 ) -> None:
     service = start()
@@ -63,7 +63,7 @@ def test_it_answers_and_says_nothing_about_itself_or_whoever_asked(
     assert not [port for port in clients if f":{port}" in service.log]
 
 
-def test_a_request_under_way_finishes(start: Callable[..., Service]) -> None:
+def test_request_in_progress_is_finished_at_shutdown(start: Callable[..., Service]) -> None:
     service = start()
     connection = service.connect()
     request(connection, "/slow")
@@ -81,7 +81,7 @@ def test_a_request_under_way_finishes(start: Callable[..., Service]) -> None:
     assert service.ended() == (0, "closed\nreturned\n")
 
 
-def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[..., Service]) -> None:
+def test_failed_start_has_an_exit_code(start: Callable[..., Service]) -> None:
     code, output = start("0", "0", "fail").ended()
     assert code not in {0, None}
     assert "returned" not in output
@@ -93,7 +93,7 @@ def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[...,
             assert output == "", "nothing has begun"
 
 
-def test_the_operators_listener_answers_and_ends_with_the_other(
+def test_watch_listener_ends_with_the_service(
     start: Callable[..., Service],
 ) -> None:
     service = start()
@@ -108,8 +108,8 @@ def test_the_operators_listener_answers_and_ends_with_the_other(
 
 
 @pytest.mark.parametrize("name", ["private_key", "client_authority"])
-def test_half_of_tls_is_refused_rather_than_served_in_clear(tmp_path: Path, name: str) -> None:
-    """Refuse it: an operator who asks for client certificates must not get plain HTTP."""
+def test_incomplete_tls_settings_are_refused(tmp_path: Path, name: str) -> None:
+    # An operator who asks for client certificates must not get plain HTTP.
     (tmp_path / "listen.toml").write_text(f'{name} = "file.pem"')
     with pytest.raises(SettingsError, match=rf"{name}.*\bcertificate\b"):
         read_settings(tmp_path / "listen.toml", Listen)
@@ -176,7 +176,7 @@ def hearts() -> Iterator[Callable[..., Heartbeat]]:
         heart.stop()
 
 
-def test_a_hurry_during_a_beat_is_not_lost(hearts: Callable[..., Heartbeat]) -> None:
+def test_wake_up_during_a_tick_is_not_lost(hearts: Callable[..., Heartbeat]) -> None:
     begun: Queue[int] = Queue()
     go_on = threading.Semaphore(0)
 
@@ -191,13 +191,13 @@ def test_a_hurry_during_a_beat_is_not_lost(hearts: Callable[..., Heartbeat]) -> 
     begun.get(timeout=SOON)
 
 
-def test_pauses_double_while_it_fails_and_are_short_again_afterwards() -> None:
+def test_pauses_double_after_failures_and_are_reset_by_success() -> None:
     failed = UnavailableError("not now")
     outcomes = [None, failed, failed, failed, failed, failed, None, failed, None]
     assert pauses_of(outcomes, 5.0, 60.0) == [5, 10, 20, 40, 60, 60, 5, 10, 5]
 
 
-def test_it_survives_more_failures_than_a_float_has_exponents(
+def test_pauses_do_not_overflow_after_many_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL, "sottovoce")

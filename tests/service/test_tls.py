@@ -118,8 +118,10 @@ def shown(folder: Path, name: str) -> Tls:
     return Tls(folder / "authority.pem", folder / f"{name}.pem", folder / f"{name}.key")
 
 
-def test_who_is_let_in(folder: Path, address: str) -> None:
-    """Accept a certificate of the named authority, from a client that trusts the server's."""
+def test_clients_with_a_certificate_of_the_authority_are_accepted(
+    folder: Path, address: str
+) -> None:
+    # The client must also trust the certificate of the server.
     assert asked(folder, address, shown(folder, "proxy")) == b"hello"
     for tls in (Tls(folder / "authority.pem"), shown(folder, "impostor")):
         with pytest.raises(UnavailableError):
@@ -152,25 +154,25 @@ def context(folder: Path) -> ssl.SSLContext:
     return context
 
 
-def test_no_session_links_two_connections(context: ssl.SSLContext, service: Service) -> None:
-    """Give a device that changes its address nothing by which it is recognised."""
+def test_sessions_do_not_link_two_connections(context: ssl.SSLContext, service: Service) -> None:
+    # A device that changes its address has nothing by which it is recognised.
     _, session = _get(context, service.port())
     was_resumed, _ = _get(context, service.port(), session)
     assert not was_resumed
 
 
 def test_tls_1_2_is_refused(context: ssl.SSLContext, service: Service) -> None:
-    """Refuse it because session ids link two connections, and Python cannot switch them off."""
+    # Its session ids link two connections, and Python cannot switch them off.
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError):
         _get(context, service.port())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_memory_of_a_connection_is_bounded(
+def test_memory_of_a_connection_is_bounded(
     folder: Path, context: ssl.SSLContext, start: Callable[..., Service]
 ) -> None:
-    """Bound it also where a client sends all that is taken and never ends its request."""
+    """Include a client that sends all that is taken and never ends its request."""
     connections = 200
     files = {"certificate": folder / "server.pem", "private_key": folder / "server.key"}
     caps = {"connections_per_address": 0, "header_seconds": LIMIT, "body_seconds": LIMIT}
@@ -199,10 +201,10 @@ def test_the_memory_of_a_connection_is_bounded(
     assert full_kib < 256
 
 
-def test_who_speaks_no_tls_and_who_speaks_it_unasked(
+def test_plain_and_encrypted_ends_get_an_explanation(
     folder: Path, address: str, service: Service
 ) -> None:
-    """Explain it in plain words, not in those of OpenSSL."""
+    # The explanation is in plain words, not in those of OpenSSL.
     plain = f"https://127.0.0.1:{service.port(watch=True)}"
     with pytest.raises(TlsError, match="does not speak TLS"):
         asked(folder, plain, Tls(folder / "authority.pem"))
@@ -210,7 +212,7 @@ def test_who_speaks_no_tls_and_who_speaks_it_unasked(
         asked(folder, address.replace("https:", "http:"), Tls())
 
 
-def test_certificates_are_named_two_weeks_before_they_expire(folder: Path) -> None:
+def test_certificates_are_reported_two_weeks_before_they_expire(folder: Path) -> None:
     # They are valid for an hour.
     now = time.time()
     shown = [None, folder / "server.pem", folder / "authority.pem"]
@@ -224,8 +226,8 @@ def test_certificates_are_named_two_weeks_before_they_expire(folder: Path) -> No
     )
 
 
-def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
-    """Name it at the proxy and at the listener."""
+def test_private_key_of_another_certificate_is_refused(folder: Path) -> None:
+    # The error names it, at the proxy and at the listener.
     mixed = (folder / "proxy.pem", folder / "server.key")
     with pytest.raises(SettingsError, match=r"server\.key.*proxy\.pem"):
         asked(folder, "https://127.0.0.1", Tls(None, *mixed))
@@ -233,10 +235,10 @@ def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
         Listen(certificate=mixed[0], private_key=mixed[1]).make_tls_context()
 
 
-def test_whoever_never_ends_the_handshake_locks_nobody_out(
+def test_unfinished_handshakes_do_not_block_others(
     folder: Path, address: str, service: Service
 ) -> None:
-    """And is sent away in time, `header_seconds`, and counted."""
+    """They are closed after `header_seconds`, and counted."""
     with ExitStack() as lines:
         silent = [lines.enter_context(service.connect()) for _ in range(12)]
         assert asked(folder, address, shown(folder, "proxy")) == b"hello"

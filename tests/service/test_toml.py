@@ -1,4 +1,4 @@
-"""Settings files: every kind of value, and every mistake by its name."""
+"""Settings files: every kind of value, and the error of every mistake."""
 
 import re
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ def read(folder: Path, text: str) -> Example:
     return read_settings(path, Example)
 
 
-def test_what_is_not_given_has_its_default(tmp_path: Path) -> None:
+def test_missing_settings_have_their_defaults(tmp_path: Path) -> None:
     """Paths are relative to the file."""
     assert read(tmp_path, LEAST) == Example("x", tmp_path / "data")
     assert read(tmp_path, 'name = "x"\nfolder = "/srv"').folder == Path("/srv")
@@ -67,7 +67,7 @@ def test_what_is_not_given_has_its_default(tmp_path: Path) -> None:
         (LEAST + "[proxies.east]\nsecret = ''\nwieght = 1\n", 5, "proxies.east.weight"),
     ],
 )
-def test_an_unknown_setting_is_named_with_its_line_and_what_may_be_meant(
+def test_error_of_an_unknown_setting_has_its_line_and_a_suggestion(
     text: str, line: int, meant: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SettingsError, match=rf"example\.toml, line {line}:.* {meant}\?"):
@@ -84,7 +84,7 @@ def test_an_unknown_setting_is_named_with_its_line_and_what_may_be_meant(
         (LEAST + "[listen]\nport = -1\n", 4),
     ],
 )
-def test_a_wrong_value_is_named_with_its_line(text: str, line: int, tmp_path: Path) -> None:
+def test_error_of_a_wrong_value_has_its_line(text: str, line: int, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=rf"example\.toml, line {line}: "):
         read(tmp_path, text)
 
@@ -153,7 +153,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("named", MISTAKES)
-def test_every_mistake_names_the_file_and_the_field(tmp_path: Path, named: str) -> None:
+def test_every_error_names_the_file_and_the_field(tmp_path: Path, named: str) -> None:
     for text in MISTAKES[named]:
         with pytest.raises(SettingsError) as caught:
             read(tmp_path, text)
@@ -163,7 +163,7 @@ def test_every_mistake_names_the_file_and_the_field(tmp_path: Path, named: str) 
         assert not re.search(r"\b(True|bool|int|float|str|dict|datetime)\b", str(caught.value))
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_error_of_an_unreadable_file_names_it(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'name = "\xff"')
     for name in ("none.toml", ".", "latin.toml"):
         with pytest.raises(SettingsError, match=str(tmp_path / name)):

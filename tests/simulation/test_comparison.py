@@ -13,6 +13,7 @@ from sottovoce.data import Interactions, leave_one_out, split_by_time, synthetic
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.simulation import FederatedMF, Popularity, evaluate
 from tests.people import histories
+from tests.simulation.evaluation.test_ranking import Matrix
 
 METRICS = ("hr@3", "recall@5", "precision@5", "map@5", "mrr@5", "ndcg@9", "coverage@5", "gini@9")
 DATA = synthetic_people(200, 60, seed=4)
@@ -39,20 +40,10 @@ class ListModel:
         return items, best
 
 
-class ScoreModel:
-    """A model with scores."""
-
-    def __init__(self, scores: np.ndarray):
-        self.scores = scores
-
-    def score(self, users: np.ndarray) -> np.ndarray:
-        return np.asarray(self.scores[users])
-
-
 def test_scores_and_lists_of_one_model_have_the_same_metrics() -> None:
     results = [
         evaluate(model, TRAIN, TEST, metrics=METRICS)
-        for model in (SCORES, ScoreModel(SCORES), ListModel(SCORES))
+        for model in (SCORES, Matrix(SCORES), ListModel(SCORES))
     ]
     for result in results[1:]:
         assert result == pytest.approx(results[0])
@@ -92,7 +83,7 @@ def test_ours_is_measured_like_its_lists_and_like_itself() -> None:
         (SCORES[:9], DataError, "200 x 60"),
         (object(), DataError, "recommend"),
         (SCORES * np.nan, DataError, "NaN"),
-        (ScoreModel(SCORES[:, :5]), DataError, "x 60 scores"),
+        (Matrix(SCORES[:, :5]), DataError, "x 60 scores"),
         (ListModel(SCORES, own=True), DataError, "leave out"),
         (ListModel(SCORES, repeats=True), DataError, "once"),
     ],

@@ -69,10 +69,10 @@ def posted(system: System) -> list[tuple[str, int]]:
     return [(request.path.removeprefix("/v2/"), request.status) for request in posts]
 
 
-def test_a_token_is_fetched_in_one_visit_and_spent_in_another(
+def test_token_is_fetched_in_one_visit_and_spent_in_another(
     browser: Browser, system: System, shop: Shop, trap: Trap
 ) -> None:
-    """And the question is about what one account sends, in the words of the other client."""
+    # The question is about the reports of one account, in the words of the other client.
     with ExitStack() as opened:
         ann, stranger = (
             Customer(

@@ -42,7 +42,7 @@ def whole_system(browser: Browser, folder: Path) -> Iterator[System]:
         yield system
 
 
-def test_a_first_visit_loads_little(visit: Visit, system: System) -> None:
+def test_first_visit_loads_little(visit: Visit, system: System) -> None:
     system.front.prelude = AS_SHIPPED
     visitor = visit().open()
     visitor.says("#learning", "How good the model is")

@@ -39,7 +39,7 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def test_the_page_in_the_package_is_what_web_builds() -> None:
+def test_page_in_the_package_is_the_one_that_web_builds() -> None:
     run("node", "build.mjs", "--check")
 
 

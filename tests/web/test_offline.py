@@ -71,8 +71,8 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     assert [batch[4] for batch in system.front.batches()] == [first, first + 1]
 
 
-def test_the_service_worker_keeps_the_page_alone(visitor: Visitor, system: System) -> None:
-    """Neither what the client fetches nor an address that somebody made up."""
+def test_service_worker_caches_only_the_page(visitor: Visitor, system: System) -> None:
+    # It caches neither the files that the client fetches nor any other address.
     visitor.open()
     kept_for_offline(visitor)
     visitor.reload()

@@ -39,9 +39,7 @@ def epochs_of(system: System) -> list[int]:
     return [int.from_bytes(batch[4:8], "little") for batch in system.front.batches()]
 
 
-def test_what_the_table_shows_is_what_left_and_what_the_server_counts(
-    visitor: Visitor, system: System
-) -> None:
+def test_table_shows_the_reports_that_the_server_counts(visitor: Visitor, system: System) -> None:
     epoch = taking_part(visitor, system)
     (batch,) = system.front.batches()
     manifest = system.signed().manifest
@@ -70,7 +68,7 @@ def test_what_the_table_shows_is_what_left_and_what_the_server_counts(
     visitor.expect("#people").to_have_text(str(PEOPLE + 1))
 
 
-def test_the_question_tells_the_signed_terms_and_no_means_no(
+def test_question_has_the_signed_terms_and_a_refusal_is_kept(
     visitor: Visitor, system: System
 ) -> None:
     visitor.open()
@@ -100,9 +98,7 @@ def test_the_question_tells_the_signed_terms_and_no_means_no(
     assert visitor.charges() == []
 
 
-def test_one_batch_an_epoch_whatever_is_done_with_the_page(
-    visitor: Visitor, system: System
-) -> None:
+def test_page_sends_one_batch_in_an_epoch(visitor: Visitor, system: System) -> None:
     first = taking_part(visitor, system)
     visitor.reload().sees_left(first)
     visitor.looks_again()
@@ -124,9 +120,7 @@ def test_one_batch_an_epoch_whatever_is_done_with_the_page(
     assert visitor.spent() == 2 * system.cost()
 
 
-def test_to_forget_leaves_the_ledger_and_the_epoch_is_not_reported_again(
-    visitor: Visitor, system: System
-) -> None:
+def test_forgetting_keeps_the_ledger_and_used_epochs(visitor: Visitor, system: System) -> None:
     epoch = taking_part(visitor, system, "toy story", "fargo")
     charged = visitor.charges()
     visitor.forget()
@@ -182,7 +176,7 @@ def launched(playwright: Playwright, profile: Path) -> BrowserContext:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds the browser in /proc")
-def test_what_was_charged_before_a_crash_is_sent_after_it(
+def test_charged_batch_is_sent_after_a_crash(
     playwright: Playwright, profile: Path, system: System
 ) -> None:
     from tests.web.visitor import Visitor

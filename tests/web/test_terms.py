@@ -42,7 +42,7 @@ def unmoved(visitor: Visitor, system: System, before: SignedManifest, advice: li
     assert settings["terms"]["reports"] == before.manifest.terms.reports
 
 
-def test_worse_terms_need_a_yes(visitor: Visitor, system: System) -> None:
+def test_worse_terms_need_consent(visitor: Visitor, system: System) -> None:
     changes = {"reports": 25, "epsilon": 4.0, "min_clients": 1}
     words = ("25 reports, not 20", "from epsilon 2.5 to 4", "at least 1 people, not 3")
     before = in_a_new_epoch(visitor, system)
@@ -79,9 +79,7 @@ def test_worse_terms_need_a_yes(visitor: Visitor, system: System) -> None:
     assert visitor.spent() == paid
 
 
-def test_a_yes_counts_only_for_the_limit_whose_sentences_are_displayed(
-    visitor: Visitor, system: System
-) -> None:
+def test_consent_is_for_the_limit_that_is_displayed(visitor: Visitor, system: System) -> None:
     visitor.open()
     visitor.at("#take-part").click()
     visitor.at("#terms-details summary").click()
@@ -108,7 +106,9 @@ def test_a_yes_counts_only_for_the_limit_whose_sentences_are_displayed(
 # The page finds out a proxy that lies, and sends nothing. All lies: `web/client/test`.
 
 
-def test_a_lie_is_told_and_when_it_ends_the_page_goes_on(visitor: Visitor, system: System) -> None:
+def test_forged_files_are_reported_until_they_are_replaced(
+    visitor: Visitor, system: System
+) -> None:
     before = in_a_new_epoch(visitor, system)
     advice = visitor.advice()
     for lies in (
@@ -126,7 +126,7 @@ def test_a_lie_is_told_and_when_it_ends_the_page_goes_on(visitor: Visitor, syste
     assert len(system.front.batches()) == len(visitor.charges()) == 2
 
 
-def test_another_key_is_told_and_to_begin_anew_keeps_the_ledger(
+def test_another_key_is_reported_and_a_new_start_keeps_the_ledger(
     visitor: Visitor, system: System
 ) -> None:
     epoch = system.signed().manifest.epoch

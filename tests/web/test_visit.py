@@ -66,7 +66,7 @@ def test_on_a_phone_recommendations_come_before_suggestions(visit: Visit) -> Non
     visitor.says(".search [role=status]", "No film is called “zzzzqq”.")
 
 
-def test_a_switch_shows_the_list_without_anybodys_reports(visitor: Visitor, system: System) -> None:
+def test_switch_shows_the_list_without_reports_of_others(visitor: Visitor, system: System) -> None:
     visitor.open()
     visitor.choose("toy story", "matrix the")
     sees(visitor, system, [TOY_STORY, MATRIX])
@@ -80,7 +80,7 @@ def test_a_switch_shows_the_list_without_anybodys_reports(visitor: Visitor, syst
     sees(visitor, system, [TOY_STORY, MATRIX])
 
 
-def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes(
+def test_nothing_is_sent_before_consent_and_no_input_is_ever_sent(
     visitor: Visitor, system: System
 ) -> None:
     visitor.open()
@@ -102,8 +102,8 @@ def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes
     visitor.says("#report-state", "You do not take part. Nothing leaves this device.")
 
 
-def test_the_policy_stops_what_a_smuggled_script_would_try(visit: Visit, system: System) -> None:
-    """And what a test that fails on any other request would see: the trap is not blind."""
+def test_policy_blocks_requests_of_an_injected_script(visit: Visit, system: System) -> None:
+    # The test also shows that the trap for other requests works.
     visitor = visit()
     visitor.open()
     tried = visitor.page.evaluate(

@@ -78,13 +78,13 @@ def listed(system: System, *seen: str) -> list[str]:
     return [item.title for item in system.recommended(list(seen))[:5]]
 
 
-def test_it_is_small() -> None:
+def test_widget_is_small() -> None:
     size = len(gzip.compress((get_assets_folder() / "widget.js").read_bytes(), mtime=0))
     print(f"widget.js: {size} bytes, compressed")
     assert size <= MOST
 
 
-def test_a_visitor_agrees_and_is_recommended_to(enter: Enter, system: System) -> None:
+def test_visitor_agrees_and_gets_recommendations(enter: Enter, system: System) -> None:
     customer = enter()
     short = customer.question()
     assert [short[0][:24], len(short)] == ["Your history stays here;", 3]
@@ -110,7 +110,7 @@ def test_a_visitor_agrees_and_is_recommended_to(enter: Enter, system: System) ->
     assert system.turn().reports == 20 * (PEOPLE + 1)
 
 
-def test_whoever_says_no_is_not_asked_again_and_sends_nothing(enter: Enter, system: System) -> None:
+def test_refusal_is_kept_and_nothing_is_sent(enter: Enter, system: System) -> None:
     customer = enter(lang="de")
     short = customer.question()
     assert short[0].startswith("Was hier angesehen wird, bleibt auf diesem Gerät; höchstens ")
@@ -215,7 +215,7 @@ PRESS_AT_ONCE = """() => {
 }"""
 
 
-def test_a_question_that_changes_says_so_and_takes_no_yes_at_once(
+def test_changed_question_is_marked_and_accepts_no_immediate_click(
     enter: Enter, system: System
 ) -> None:
     customer = enter()
@@ -235,7 +235,7 @@ def test_a_question_that_changes_says_so_and_takes_no_yes_at_once(
     assert settings["terms"]["minClients"] == 2
 
 
-def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -> None:
+def test_changed_terms_are_named_and_need_consent(enter: Enter, system: System) -> None:
     customer = enter()
     customer.question()
     customer.press("yes")
@@ -253,7 +253,7 @@ def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -
     customer.sent(1)
 
 
-def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None:
+def test_scripts_mark_items_as_seen_or_hidden(enter: Enter, system: System) -> None:
     customer = enter()
     customer.lists(listed(system, "1"))
     best = [item.id for item in system.recommended(["1", "608"])]
@@ -277,7 +277,7 @@ def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None
     assert "control character" in customer.warnings[1]
 
 
-def test_requests_are_the_same_whatever_was_seen(enter: Enter, system: System) -> None:
+def test_requests_do_not_depend_on_the_history(enter: Enter, system: System) -> None:
     """Compare kind, order and size; the client's own tests compare times."""
     visits = []
     for seen in ("1", "608"):
@@ -296,8 +296,8 @@ def test_requests_are_the_same_whatever_was_seen(enter: Enter, system: System) -
     assert len(visits[0]) == 5
 
 
-def test_with_a_worker_of_its_own_a_shop_needs_no_blob(enter: Enter, system: System) -> None:
-    """Set everything by a script, without attributes."""
+def test_shop_with_its_own_worker_needs_no_blob(enter: Enter, system: System) -> None:
+    # Everything is set by a script, without attributes.
     customer = enter()
     shop = customer.shop
     customer.lists(listed(system, "1"))
@@ -315,7 +315,7 @@ def test_with_a_worker_of_its_own_a_shop_needs_no_blob(enter: Enter, system: Sys
     customer.lists(listed(system, "1"))
 
 
-def test_a_site_that_is_not_named_is_refused_and_told_why(
+def test_unnamed_site_is_refused_with_the_reason(
     enter: Enter, system: System, shops: tuple[Shop, Shop]
 ) -> None:
     _, shop = shops

@@ -62,8 +62,8 @@ def build_netflix_subset(
 
     Args:
         source: The folder with `training_set/` or `combined_data_*.txt`.
-        films: Number of films, at most; of equally rated ones the first are selected.
-        people: Number of people, at most.
+        films: Maximum number of films. Of films with equally many ratings, the first are selected.
+        people: Maximum number of people.
     """
     prize = load(source)
     if prize.timestamps is None:
@@ -87,8 +87,8 @@ def build_netflix_subset(
             "timestamp": data.timestamps,
         }
     ).sort("user", "item")
-    # The Prize has days only. Which rating of somebody's last day is the latest one is drawn, and
-    # kept as one second more, so that every split agrees.
+    # The Prize has days, but no times. Draw one rating of each person's last day at random and add
+    # one second to its time, so that all splits leave out the same rating.
     ties = rng.random(table.height)
     order = np.lexsort((ties, table["timestamp"].to_numpy(), table["user"].to_numpy()))
     is_last = np.diff(table["user"].to_numpy()[order], append=-1) != 0
@@ -119,7 +119,8 @@ def build_globo_news(source: Path) -> pl.DataFrame:
 def build_online_retail(source: Path) -> pl.DataFrame:
     """Select the first purchase of each article by each known customer.
 
-    Cancellations, which have negative quantities, are left out; what they cancel is not.
+    Cancellations, which have negative quantities, are left out. The purchases that they cancel are
+    kept.
 
     Args:
         source: `Online Retail.xlsx`, or its sheet as a CSV file.

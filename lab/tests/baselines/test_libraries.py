@@ -142,13 +142,6 @@ def test_baselines_are_as_good_as_those_of_lenskit(split: Split) -> None:
         assert ours == pytest.approx(theirs, abs=TOLERANCE), name
 
 
-if __name__ == "__main__":
-    chosen = split_data(sys.argv[1], int(sys.argv[2]))
-    print("ALS: ours, implicit", *compare_with_implicit(chosen), flush=True)
-    for name, figures in compare_with_lenskit(chosen).items():
-        print(f"{name}: ours, LensKit", *figures)
-
-
 def test_models_of_implicit_are_evaluated_as_they_are(split: Split) -> None:
     als = AlternatingLeastSquares(factors=8, iterations=3, random_state=SEED)
     with threadpool_limits(1, user_api="blas"):
@@ -159,3 +152,10 @@ def test_models_of_implicit_are_evaluated_as_they_are(split: Split) -> None:
         als.user_factors @ als.item_factors.T, split.train, split.left_out, metrics=metrics
     )
     assert lists == pytest.approx(scores, abs=TOLERANCE)
+
+
+if __name__ == "__main__":
+    chosen = split_data(sys.argv[1], int(sys.argv[2]))
+    print("ALS: ours, implicit", *compare_with_implicit(chosen), flush=True)
+    for name, figures in compare_with_lenskit(chosen).items():
+        print(f"{name}: ours, LensKit", *figures)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from math import inf, nan, sqrt
 from typing import ClassVar
 
@@ -34,7 +33,7 @@ from sottovoce_lab.baselines.trusted import (
 
 N_ITEMS = 7
 N_FACTORS = 3
-WITH_OUTER = TrustedSettings(factors=N_FACTORS, observed=2.0)
+SETTINGS = TrustedSettings(factors=N_FACTORS)
 SEEDS = st.integers(0, 2**32)
 HISTORIES = st.sets(st.integers(0, N_ITEMS - 1)).map(sorted)
 
@@ -46,40 +45,29 @@ def make_aggregator(people: Histories, settings: TrustedSettings) -> Iterator[Ag
         yield Aggregator(crowd, settings, pool)
 
 
-def list_sums(people: Histories, seed: int, settings: TrustedSettings) -> list[np.ndarray]:
+def list_sums(people: Histories, seed: int) -> list[np.ndarray]:
     """Return all sums of one step before noise, for V, weights and an axis drawn by the seed."""
     rng = np.random.default_rng(seed)
     V = rng.standard_normal((N_ITEMS, N_FACTORS)).astype(np.float32)
     weights, axis = rng.exponential(size=N_ITEMS) + 1e-3, rng.standard_normal(N_FACTORS)
-    with make_aggregator(people, settings) as aggregator:
+    with make_aggregator(people, SETTINGS) as aggregator:
         sums = aggregator.sum_parts(V, weights, axis)
-        outer = [] if sums.outer is None else [to_symmetric(sums.outer, N_FACTORS)]
-        return [aggregator.count_items(), sums.products, sums.gram, *outer]
-
-
-def to_symmetric(triangles: np.ndarray, factors: int) -> np.ndarray:
-    """Return the symmetric matrices whose lower triangles are given."""
-    rows, columns = np.tril_indices(factors)
-    full = np.zeros((len(triangles), factors, factors))
-    full[:, rows, columns] = full[:, columns, rows] = triangles
-    return full
+        return [aggregator.count_items(), sums.products, sums.gram]
 
 
 def measure_distances(a: list[np.ndarray], b: list[np.ndarray]) -> list[float]:
     return [float(np.sqrt(((x - y) ** 2).sum())) for x, y in zip(a, b, strict=True)]
 
 
-@given(mine=HISTORIES, other=HISTORIES, seed=SEEDS, observed=st.sampled_from([0.0, 2.0]))
+@given(mine=HISTORIES, other=HISTORIES, seed=SEEDS)
 def test_a_replaced_history_moves_no_sum_by_more_than_stated(
-    mine: list[int], other: list[int], seed: int, observed: float
+    mine: list[int], other: list[int], seed: int
 ) -> None:
-    settings = replace(WITH_OUTER, observed=observed)
     rest = [[0, 1, 2], [], [4, 6]]
     first, second, without = (
-        list_sums(Histories.from_lists(rows, N_ITEMS), seed, settings)
+        list_sums(Histories.from_lists(rows, N_ITEMS), seed)
         for rows in ([mine, *rest], [other, *rest], rest)
     )
-    assert len(first) == (4 if observed else 3)
     assert max(measure_distances(first, second)) <= REPLACED_DISTANCE * (1 + 1e-9)
     assert max(measure_distances(first, without)) <= 1 + 1e-9
 
@@ -109,15 +97,13 @@ def test_in_the_cone_no_product_is_negative(seed: int, factors: int) -> None:
     assert project_into_cone(inside[None], axis)[0] == pytest.approx(unchanged)
 
 
-@pytest.mark.parametrize("observed", [0.0, 1.0])
 @pytest.mark.parametrize("epsilon", [0.32, 1.0, 2.87])
-def test_noise_is_what_the_budget_needs(epsilon: float, observed: float) -> None:
+def test_noise_is_what_the_budget_needs(epsilon: float) -> None:
     # First as a sum of squares, then as one Gaussian vector, each entry in its own deviation.
-    settings = TrustedSettings(epsilon=epsilon, steps=5, observed=observed)
+    settings = TrustedSettings(epsilon=epsilon, steps=5)
     noise = settings.noise
     assert gaussian_epsilon(noise.compute_mu(), settings.delta) == pytest.approx(epsilon, rel=1e-9)
     deviations = [noise.count, *[noise.products, noise.gram] * 5]
-    deviations += [] if noise.outer is None else [noise.outer] * 5
     move = np.array([sqrt(2)] * len(deviations)) / deviations
     assert gaussian_delta(float(np.linalg.norm(move)), epsilon) == pytest.approx(1e-6, rel=1e-6)
     assert settings.add_remove_epsilon < epsilon
@@ -148,7 +134,7 @@ class FakeAggregator(Aggregator):
 
     def sum_parts(self, V: np.ndarray, weights: np.ndarray, axis: np.ndarray) -> Sums:
         self.calls.append("sums")
-        return Sums(np.ones((N_ITEMS, N_FACTORS)), np.eye(N_FACTORS), None)
+        return Sums(np.ones((N_ITEMS, N_FACTORS)), np.eye(N_FACTORS))
 
 
 def test_only_releases_that_the_budget_covers_use_histories() -> None:
@@ -162,42 +148,33 @@ def test_only_releases_that_the_budget_covers_use_histories() -> None:
 
 def test_the_noise_has_the_stated_variance_in_every_direction() -> None:
     # Variance along fixed directions of length 1, from 5,000 draws: within 7 deviations of it.
-    noise, draws = Noise(1, 1.0, 5.0, 3.0, 2.0), 5_000
+    noise, draws = Noise(1, 1.0, 5.0, 3.0), 5_000
     rng = np.random.default_rng(0)
-    zeros = Sums(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros((1, 3)))
+    zeros = Sums(np.zeros((1, 2)), np.zeros((2, 2)))
     releases = [zeros.add_noise(noise, rng) for _ in range(draws)]
     K = np.array([sums.gram for sums in releases])
     assert (K.transpose(0, 2, 1) == K).all()
     B = np.array([sums.products for sums in releases])
-    A = to_symmetric(np.concatenate([sums.outer for sums in releases]), 2)
-    for values, deviation in ((K, 3.0), (A, 2.0)):
-        for direction in (
-            np.diag([1, 0]),
-            np.array([[0, 1], [1, 0]]) / sqrt(2),
-            np.eye(2) / sqrt(2),
-        ):
-            along = (values * direction).sum(axis=(1, 2))
-            assert along.var() == pytest.approx(deviation**2, rel=7 * sqrt(2 / draws))
+    for direction in (np.diag([1, 0]), np.array([[0, 1], [1, 0]]) / sqrt(2), np.eye(2) / sqrt(2)):
+        along = (K * direction).sum(axis=(1, 2))
+        assert along.var() == pytest.approx(9, rel=7 * sqrt(2 / draws))
     assert B.var() == pytest.approx(25, rel=7 / sqrt(draws))
 
 
-@pytest.mark.parametrize("observed", [0.0, 3.0])
-def test_without_noise_a_step_is_weighted_least_squares(observed: float) -> None:
+def test_without_noise_a_step_is_weighted_least_squares() -> None:
     # V of a step equals a dense solution item by item, with all vectors fixed.
     n = 12
     people = synthetic_people(n_users=200, n_items=n, seed=1).histories
     rng = np.random.default_rng(0)
     V = rng.standard_normal((n, N_FACTORS)).astype(np.float32)
-    axis, settings = rng.standard_normal(N_FACTORS), replace(WITH_OUTER, observed=observed)
-    settings = replace(settings, item_ridge=1e-12)
+    axis = rng.standard_normal(N_FACTORS)
+    settings = TrustedSettings(factors=N_FACTORS, item_ridge=1e-12)
     with make_aggregator(people, settings) as aggregator:
         solved = solve_items(aggregator.sum_parts(V, np.ones(n), axis), settings)
         X = project_into_cone(aggregator.build_solver(V)(aggregator.crowd[0]), axis)
     P = people.to_csr().toarray()
     Q = P / np.sqrt(np.maximum(P.sum(axis=1, keepdims=True), 1))
-    expected = np.stack(
-        [np.linalg.solve((X.T * (1 + observed * Q[:, i])) @ X, X.T @ Q[:, i]) for i in range(n)]
-    )
+    expected = np.linalg.solve(X.T @ X, X.T @ Q).T
     expected *= sqrt(N_FACTORS / (expected**2).sum())
     assert solved == pytest.approx(expected, abs=1e-5)
 
@@ -216,17 +193,14 @@ def test_the_vectors_are_those_of_devices(people: Histories) -> None:
         )
 
 
-@pytest.mark.parametrize("observed", [0.0, 4.0])
-def test_with_a_huge_budget_it_is_as_good_as_without_privacy(observed: float) -> None:
+def test_with_a_huge_budget_it_is_as_good_as_without_privacy() -> None:
     # HR@10 on people of several tastes, compared with ALS and with popularity.
     split = leave_one_out(synthetic_people(n_users=3000, n_items=200, seed=3), "random", 0)
     candidates = sample_candidates(split, 99, 0)
     free = MatrixFactorization.fit(
         split.train, factors=8, alpha=1.0, regularization=0.1, iterations=15, seed=0, threads=1
     )
-    settings = TrustedSettings(
-        epsilon=1e7, factors=8, steps=15, item_ridge=0.01, rare_power=0.0, observed=observed
-    )
+    settings = TrustedSettings(epsilon=1e7, factors=8, steps=15, item_ridge=0.01, rare_power=0.0)
     private = DPALS.fit(split.train, settings, seed=0, threads=1)
     best, ours, counted = (
         summarize_ranks(rank(model, candidates))["hr@10"]
@@ -260,7 +234,7 @@ def test_more_people_and_a_larger_budget_give_more_factors() -> None:
     "wrong",
     [
         {"epsilon": 0.0}, {"epsilon": nan}, {"epsilon": inf}, {"delta": 1.0}, {"delta": 0.0},
-        {"factors": 0}, {"steps": 0}, {"memory": 1.1}, {"observed": -1.0}, {"regularization": 0.0},
+        {"factors": 0}, {"steps": 0}, {"memory": 1.1}, {"regularization": 0.0},
         {"item_ridge": 0.0}, {"alpha": -1.0},
     ],
 )  # fmt: skip

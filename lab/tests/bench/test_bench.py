@@ -18,7 +18,6 @@ from sottovoce.simulation.interface import LocalEngine, PartedEngine, ReportSums
 from sottovoce.simulation.population import WholeParts
 from sottovoce.simulation.reference import ReferenceEngine
 from sottovoce.training import Settings
-from sottovoce_lab.bench import Spread
 from sottovoce_lab.bench.epoch import (
     ALS_NAME,
     HOLDOUT_RULE,
@@ -29,7 +28,7 @@ from sottovoce_lab.bench.epoch import (
     run_bench,
     write_parts,
 )
-from sottovoce_lab.bench.timing import Contender, compute_ratio, take_turns
+from sottovoce_lab.bench.timing import Contender, Spread, compute_ratio, take_turns
 
 N_PEOPLE = 120
 

@@ -1,3 +1,5 @@
+"""`sottovoce paper`: runs, resumed runs, and the options that it refuses."""
+
 import json
 import re
 from pathlib import Path
@@ -22,7 +24,7 @@ def test_quick_run_of_all_experiments(tmp_path: Path) -> None:
     result = run("all", "--quick", "--seeds", 2, "--out", tmp_path, "--threads", 1)
     assert result.exit_code == 0, result.output
     assert "SMOKE RUN" in result.stdout
-    first = r"^cell 1 of \d+, 0 s so far, estimating the rest: .*seed \d"
+    first = r"^cell 1 of \d+, 0 s so far: .*seed \d"
     assert re.search(first, result.stderr, re.MULTILINE)
     assert "stands in for ML-20M" in result.stdout
     page = (tmp_path / "report.html").read_text()

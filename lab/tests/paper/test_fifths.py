@@ -140,7 +140,7 @@ def test_every_method_is_in_every_table(tmp_path: Path) -> None:
     for table in tables:
         assert [row[0] for row in table.rows] == [*METHODS]
         assert all(len(row) == len(table.headings) for row in table.rows)
-        assert all(record["runs"] == 2 for record in table.records)
+        assert all(len(record["values"].split()) == 2 for record in table.records)
     history, shares, item, *_ = tables
     assert history.headings[2:7] == ("1: 1 to 2", "2: 1 to 2", "3: 1 to 2", "4: 1 to 2",
                                      "5: 3 to 1,000")  # fmt: skip

@@ -61,7 +61,7 @@ def test_interrupted_run_resumes(tmp_path: Path, people: Interactions) -> None:
     assert len(read_results(parts)) == 5
     resumed: list[Cell] = []
     runner = Runner(people, create_store(parts, people), 1)
-    assert runner.run(cells, lambda cell, _: resumed.append(cell)) == len(cells) - 5
+    assert runner.run(cells, resumed.append) == len(cells) - 5
     assert not set(resumed) & set(computed)
     assert read_results(parts) == read_results(whole)
     assert Runner(people, create_store(parts, people), 1).run(cells) == 0

@@ -95,7 +95,7 @@ def test_an_epoch_uses_the_arithmetic_of_server_and_devices(timeline: Timeline) 
     settings = replace(SETTINGS, lifetime=4)
     result = run_replay(timeline, make_plan(settings=settings, people=5))
     expected = compute_items(timeline, settings, 5)
-    V = result.periods[5].V
+    V = result.periods[5].state.V
     assert np.array_equal(V[: len(expected)], expected)
     assert not V[len(expected) :].any()
     assert len(V) > len(expected)
@@ -111,7 +111,7 @@ def test_threads_and_engines_change_no_bit() -> None:
     )
     for again in others:
         for one, other in zip(first.periods, again.periods, strict=True):
-            assert np.array_equal(one.V, other.V)
+            assert np.array_equal(one.state.V, other.state.V)
             assert one.people == other.people
         assert first.compute_curve(MODEL_NAME) == again.compute_curve(MODEL_NAME)
         assert len(first.compute_curve(MODEL_NAME)) == 5
@@ -174,11 +174,11 @@ def test_a_switch_of_tastes_costs_hits_and_reuses_the_periods_before(
 ) -> None:
     same = run_replay(timeline, make_plan(), after=replay)
     for one, other in zip(same.periods, replay.periods, strict=True):
-        assert np.array_equal(one.V, other.V)
+        assert np.array_equal(one.state.V, other.state.V)
     moved = timeline.switch_tastes(6, seed=SETTINGS.seed)
     switched = run_replay(moved, make_plan(), frozen_at=6, after=replay)
     assert switched.periods[:6] == replay.periods[:6]
-    assert np.array_equal(switched.periods[6].V, replay.periods[6].V)
+    assert np.array_equal(switched.periods[6].state.V, replay.periods[6].state.V)
     recovery = measure_recovery([replay], [switched], MODEL_NAME + PLAIN_SUFFIX)
     assert recovery.lost > 0.02
     assert recovery.gaps[0] == 1.0

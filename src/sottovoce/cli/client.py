@@ -53,7 +53,7 @@ app = make_group(
 # Environment variable with the owner's session at the product. It is no option, because everybody
 # on this machine could read an option.
 SESSION_VARIABLE = "SOTTOVOCE_SESSION"
-# Seconds of a wait that is announced, at least.
+# A wait of at least this many seconds is announced.
 MIN_ANNOUNCED_SECONDS = 10.0
 # Unknown ids that `record` lists, since a CSV file may have thousands.
 MAX_IDS_LISTED = 10
@@ -218,12 +218,13 @@ def terms(
     accept: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Accept the terms of this name. If they have changed, nothing is."
+            metavar="NAME",
+            help="Accept the terms with this name, if the server still asks for them.",
         ),
     ] = None,
     limit: Annotated[
         float | None,
-        typer.Option(metavar="EPSILON", help="With --accept: the limit that was shown with them."),
+        typer.Option(metavar="EPSILON", help="With --accept: the limit shown with the terms."),
     ] = None,
     details: Annotated[
         bool, typer.Option("--details", help="Also show every number that would be accepted.")
@@ -231,7 +232,9 @@ def terms(
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
-    """Show what the server asks for now and what that promises, or accept it. Nothing is sent.
+    """Show the terms that the server asks for now and their promise, or accept them.
+
+    No report is sent.
 
     After --accept this device refuses a server that asks for more in any point.
 
@@ -322,9 +325,9 @@ def sync(
 
 @app.command()
 def look(*, folder: Folder = None) -> None:
-    """Fetch what is published, and report nothing: withdrawn items go from your lists.
+    """Fetch what is published, and report nothing. Withdrawn items leave your lists.
 
-    Run it by the clock, such as every minute; it begins at a whole ten seconds.
+    Run it at fixed times, such as every minute. It begins at the next multiple of ten seconds.
 
     \b
     Example:

@@ -13,7 +13,7 @@ from sottovoce.privacy import format_epsilon
 if TYPE_CHECKING:
     from sottovoce.client import Outlook, Reason, Recommendation, Status, Terms
 
-# Share of a reason that is printed, at least. Smaller shares would be printed as 0%.
+# Minimum share of a reason that is printed. Smaller shares would be printed as 0%.
 MIN_REASON_SHARE = 0.005
 # The remaining epsilon is rounded down to six digits, so that it is never shown too large.
 REMAINING_FIGURES = Context(prec=6, rounding=ROUND_DOWN)

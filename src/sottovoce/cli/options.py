@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from sottovoce.cli.figures import import_figure
+from sottovoce.core import Loudest, Named
+from sottovoce.errors import SettingsError
 from sottovoce.settings import Setting
 from sottovoce.training import list_presets, list_settings
 
@@ -99,7 +101,7 @@ AccountsOption = Annotated[
 ]
 HostOption = Annotated[
     str,
-    typer.Option("--host", help="Address to listen on; 0.0.0.0: all of this machine.", hidden=True),
+    typer.Option("--host", help="Address to listen on; 0.0.0.0: all addresses.", hidden=True),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DataSource = Annotated[
@@ -175,6 +177,31 @@ CentralBudgetOption = Annotated[
         "honestly (delta 1e-6). The other settings are planned for it.",
     ),
 ]
+Learn = Literal["names", "taste"]
+# The mechanism by which each kind is learnt.
+LEARN_MECHANISMS: dict[Learn, str] = {"names": Named.name, "taste": Loudest.name}
+
+
+def make_learn_option(default: str, *, hidden: bool = False) -> Any:
+    """Return the option `--learn`, whose help shows this default."""
+    return make_option(
+        "What reports tell: names of items, for what people touch now, or taste, for what they "
+        "like. Short for --mechanism.",
+        default,
+        "--learn",
+        hidden=hidden,
+    )
+
+
+def add_mechanism(training: dict[str, Any], learn: Learn | None) -> dict[str, Any]:
+    """Return the settings of a training with the mechanism that `--learn` asks for."""
+    if learn is None:
+        return training
+    if "mechanism" in training:
+        raise SettingsError("give --learn or --mechanism, not both")
+    return {**training, "mechanism": LEARN_MECHANISMS[learn]}
+
+
 HistoryOption = Annotated[float | None, make_history_option("2% of the catalogue, 10 to 200")]
 
 

@@ -62,7 +62,7 @@ def init(
         bool,
         typer.Option(
             "--relay",
-            help="Everybody comes from one address (TLS or a relay in front): no limit for it.",
+            help="All clients have one address, that of a relay or a TLS proxy: do not limit it.",
         ),
     ] = False,
     host: HostOption = Listen.host,

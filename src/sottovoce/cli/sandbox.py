@@ -16,9 +16,12 @@ from sottovoce.cli.catalogue_file import CATALOGUE_HELP, CatalogueColumns, read_
 from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
+    Learn,
     PresetOption,
+    add_mechanism,
     add_settings_options,
     add_training_options,
+    make_learn_option,
     make_option,
     make_people_option,
 )
@@ -128,6 +131,7 @@ def up(
             "Address of a site whose own pages may use the proxy. May be repeated.", "none"
         ),
     ] = None,
+    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
     preset: PresetOption = DEFAULT_PRESET,
     training: dict[str, Any],
 ) -> None:
@@ -144,7 +148,7 @@ def up(
       sottovoce up try --trial --catalogue shop.csv --columns item=sku,title=name,kind=category
     """
     stop = StopSignal()
-    sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts)
+    sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts, learn)
     has_options = any((training, service, *sources, port, origin)) or preset != DEFAULT_PRESET
     # Options apply only to the first start. Later starts read the settings files.
     is_first = not is_set_up(folder)
@@ -185,7 +189,7 @@ def up(
                 history=None if interactions is None else interactions.typical_length,
                 preset=preset,
                 budget=Budget.from_options(budget, central_budget),
-                **training,
+                **add_mechanism(training, learn),
             )
             if settings.dummies:  # dummies hide people without a crowd
                 defaults = {**defaults, "min_clients": 1}

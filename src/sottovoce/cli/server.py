@@ -24,13 +24,16 @@ from sottovoce.cli.options import (
     HistoryOption,
     HostOption,
     JsonFile,
+    Learn,
     PresetOption,
     YesOption,
+    add_mechanism,
     add_settings_options,
     add_training_options,
     check_writable,
     make_config_option,
     make_group,
+    make_learn_option,
     make_option,
     make_people_option,
 )
@@ -129,6 +132,7 @@ def init(
     accounts: AccountsOption = False,
     preset: PresetOption = DEFAULT_PRESET,
     history: HistoryOption = None,
+    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
     training: dict[str, Any],
     ends: Annotated[
         bool,
@@ -177,7 +181,7 @@ def init(
         history=history,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
-        **training,
+        **add_mechanism(training, learn),
     )
     # Dummies hide people without a crowd.
     if settings.dummies:
@@ -356,7 +360,7 @@ def update(
 ) -> None:
     """Make the catalogue equal to a file: add, rename, change tags and retire.
 
-    What is retired is on no list as soon as a device looks, whatever the epoch. Until people report
+    A retired item leaves the lists of a device at its next look, in any epoch. Until people report
     on a new item, it is recommended by its tags. Devices keep retired items in their histories; the
     model forgets them. A file that lacks more than half of the items may be an export that broke
     off: it is refused without --retire-many. To get the present catalogue:
@@ -387,8 +391,8 @@ def update(
 def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
     """Close the present epoch now, if its time is over and it only waits for its crowd.
 
-    Reports are counted where a proxy has its crowd. What other proxies hold is given up and stays
-    paid for: nothing is ever mixed below the crowd.
+    Reports are counted from proxies that have their crowd. Reports at other proxies are discarded
+    and stay charged, because a proxy never mixes fewer than a crowd.
 
     \b
     Example:

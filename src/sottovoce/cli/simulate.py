@@ -17,6 +17,7 @@ from sottovoce.cli.options import (
     HistoryColumns,
     ItemsFile,
     JsonFile,
+    Learn,
     MinInteractions,
     PresetOption,
     SampleItems,
@@ -25,9 +26,11 @@ from sottovoce.cli.options import (
     Seeds,
     TagsOption,
     add_engine_options,
+    add_mechanism,
     add_settings_options,
     add_training_options,
     make_history_option,
+    make_learn_option,
     make_option,
     make_plot_option,
 )
@@ -111,6 +114,7 @@ def simulate(
     sample_items: SampleItems = None,
     plan: dict[str, Any],
     seed: Seed = 0,
+    learn: Annotated[Learn | None, make_learn_option("taste", hidden=True)] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -144,7 +148,7 @@ def simulate(
         history=history or dataset.typical_length,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
-        **training,
+        **add_mechanism(training, learn),
         seed=seed,
     )
     simulation = Simulation(
@@ -177,7 +181,7 @@ def _load(
     if folder and any((columns, items, minimum, *sample)):
         raise SettingsError(
             f"{folder} is made of shards: --columns, --items and --min-interactions are for "
-            "`sottovoce data shard`, which makes them, and nobody can be sampled out of them"
+            "`sottovoce data shard`, which makes them, and people cannot be sampled from them"
         )
     if folder:
         return Shards.read(folder)

@@ -15,7 +15,7 @@ from sottovoce.privacy import format_epsilon
 from sottovoce.sandbox.setup import LiveSystem
 from sottovoce.sandbox.swarm import SWARM_PROCESSES, SwarmPlan, SwarmResult, run_swarm
 
-# Error messages of clients that are printed, at most.
+# Maximum number of printed error messages of clients.
 MAX_PROBLEMS = 5
 
 

@@ -410,7 +410,8 @@ class Client:
         # `Outlook.promise` is for all epochs that the terms allow. The sentences for the owner are
         # for the epochs that the limit allows.
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
-        short = terms.summarize(charges, within)
+        batch = self._store.get_waiting_batch()
+        short = terms.summarize(charges, within, 0 if batch is None else batch.charge.reports)
         return Outlook(whole, terms.turns_left(charges), within, limited.local, short)
 
     def forget(self) -> None:

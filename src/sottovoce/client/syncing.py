@@ -73,8 +73,8 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
     "no token": "This device has no token for epoch {epoch}; no batch was made.",
     "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
     "too early": (
-        "Reports of epoch {epoch} leave in its last quarter, so that they tell what is touched now; "
-        "sync again then."
+        "Reports of epoch {epoch} leave in its last quarter, so that they tell what is touched "
+        "now; sync again then."
     ),
     "missed": "Epoch {epoch} began before this device's moment to send; no batch was made.",
     "paused": "Reporting is paused; no batch leaves until it is resumed.",
@@ -229,9 +229,12 @@ class SyncSession:
         if not plan.takes_part:
             return "sitting out"
         early = plan.send_at - compute_lead(manifest) - self.clock()
-        if early > MAX_JITTER_SECONDS:
+        # In a training of names, the moment may be days ahead: a later sync reports then. Otherwise
+        # such a moment shows that the clock was set back since it was drawn: do not wait.
+        if early > MAX_JITTER_SECONDS and manifest.terms.asks_for_names:
             return "too early"
-        return self.monotonic() + early if self.jitter and early > 0 else self._report(release)
+        must_wait = self.jitter and 0 < early <= MAX_JITTER_SECONDS
+        return self.monotonic() + early if must_wait else self._report(release)
 
     def _find_refusal(self, manifest: Manifest) -> Outcome | None:
         """Return why no batch is made for this epoch, or None if one may be made.

@@ -85,12 +85,11 @@ def compute_sign_gain(epsilon: float) -> float:
     return sqrt(2 / pi) * tanh(epsilon / 2)
 
 
-def multiply_high(
-    random_words: RandomWords, factor: int | NDArray[np.int64]
-) -> NDArray[np.int64]:
+def multiply_high(random_words: RandomWords, factor: int | NDArray[np.int64]) -> NDArray[np.int64]:
     """Return `floor(word * factor / 2^64)`: a uniform integer below `factor`.
 
-    `factor` must be below 2^32. An array has a factor for each word. The probabilities of two values differ by at most 2^-64.
+    `factor` must be below 2^32. An array has a factor for each word. The probabilities of two
+    values differ by at most 2^-64.
     """
     # The two 32-bit halves are multiplied separately, because the product has up to 96 bits.
     scale = np.asarray(factor).astype(np.uint64)

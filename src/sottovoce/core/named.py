@@ -1,9 +1,9 @@
 """`named`: a report names the item that a person touched last, by k-ary randomised response.
 
-There are K outcomes. Outcome 0 means "nothing", and outcome i + 1 names item i. All further outcomes
-are free slots for items that the catalogue may still get: nobody names them. With probability gamma,
-a report is drawn uniformly from all K outcomes, otherwise it is the name. So each outcome has one of
-two probabilities, whatever the history:
+There are K outcomes. Outcome 0 means "nothing", and outcome i + 1 names item i. All further
+outcomes are free slots for items that the catalogue may still get: nobody names them. With
+probability gamma, a report is drawn uniformly from all K outcomes, otherwise it is the name. So
+each outcome has one of two probabilities, whatever the history:
 
     other:  gamma / K          name:  gamma / K + (1 - gamma)
 

@@ -12,9 +12,7 @@ from sottovoce.errors import SettingsError
 # Type of a registered class. With it, type checkers know that `register` returns its argument.
 Kind = TypeVar("Kind", bound=type[Mechanism])
 
-MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (Coordinate, Loudest, Named)
-}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Coordinate, Loudest, Named)}
 _NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 

@@ -189,9 +189,7 @@ def _check_labels(items: tuple[Item, ...]) -> None:
             )
 
 
-def move_rows(
-    matrix: Matrix, before: Sequence[Item], after: Sequence[Item]
-) -> Matrix:
+def move_rows(matrix: Matrix, before: Sequence[Item], after: Sequence[Item]) -> Matrix:
     """Return a matrix with a row for each item for another catalogue: each row stays with its item.
 
     Args:

@@ -150,14 +150,15 @@ class Terms:
         unit: Literal["account", "device"] = "account" if turns == all_turns else "device"
         return promise(left, self.min_clients, charges, delta, unit if self.accounts else None)
 
-    def summarize(self, charges: Sequence[Charge], turns: int) -> list[str]:
+    def summarize(self, charges: Sequence[Charge], turns: int, waiting: int = 0) -> list[str]:
         """Return sentences that the owner reads before the device reports in `turns` more epochs.
 
         Args:
             charges: All charges of the device's ledger.
             turns: The number of epochs.
+            waiting: Number of reports in a batch that is charged and still waits to be sent.
         """
-        lines = self.promise(charges, turns=turns).summarize(turns * self.reports)
+        lines = self.promise(charges, turns=turns).summarize(turns * self.reports + waiting)
         return [TRIAL_SENTENCE, *lines] if self.trial else lines
 
     @property

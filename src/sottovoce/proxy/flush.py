@@ -1,8 +1,8 @@
 """The end of an epoch: shuffle its reports or discard them, then hand them to the server.
 
-The proxy first writes and syncs the shuffled reports. Then one transaction records the flush. After
-this transaction the epoch is over, and its batches are deleted. A crash before the transaction
-leaves the batches as they were, and the next attempt draws a new order.
+The proxy first writes the shuffled reports to the disk. Then one transaction records the flush.
+After it the epoch is over, and the batches are deleted. A crash before this transaction leaves the
+batches as they were, and the next attempt draws a new order.
 
 Handing over can be repeated at any point, and no report is counted twice. The name of a chunk is
 derived from its bytes, which do not change once they are stored, and the server counts each name

@@ -1,4 +1,4 @@
-"""Transactions that store many requests, because a disk syncs only a few hundred times a second."""
+"""Transactions that store many requests: a disk confirms only a few hundred writes a second."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ MAX_PENDING_REQUESTS = 8192
 
 
 class GroupCommit(Generic[Request, Answer]):
-    """Stores requests in groups: those that arrive during a sync share the next transaction.
+    """Stores requests in groups: those that arrive during a transaction share the next one.
 
     Args:
         store_all: Stores several requests in one transaction, in a thread; returns an answer or an

@@ -86,7 +86,7 @@ class LearntModel:
         names = self.names
         if names is None:
             names = NameCounts.from_popularity(estimate_popularity(self.V.astype(np.float64)))
-        return type(self)(names.make_items(), names)
+        return type(self)(names.make_items(settings.factors), names)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Publisher:
         """Return the model after an epoch with reports."""
         if model.names is not None and isinstance(mechanism, Named):
             names = model.names.add_epoch(mechanism, sums, reports, training.settings.fade)
-            return LearntModel(names.make_items(), names)
+            return LearntModel(names.make_items(training.settings.factors), names)
         V = compute_next_items(
             model.V,
             sums,

@@ -118,8 +118,8 @@ counts = _make_table("counts", _PROXY_KEY, counts=LargeBinary, counted_at=Float(
 # Sums of the signs by direction, for each applied epoch, as little-endian int64.
 sums = _make_table("sums", _EPOCH_KEY, sums=LargeBinary)
 
-# In a training of names, the table `NameCounts` that each epoch began with, as little-endian float64.
-# Its columns are the items of the epoch's catalogue.
+# In a training of names, the table of `NameCounts` that each epoch began with, as little-endian
+# float64. Its columns are the items of the epoch's catalogue.
 name_counts = _make_table("name_counts", _EPOCH_KEY, content=LargeBinary)
 
 # Counted chunks of epochs that are not applied. Column `prefixes` has the key prefixes of the

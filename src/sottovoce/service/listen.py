@@ -35,20 +35,20 @@ class Listen:
     )
     header_fields: int = setting(64, "headers of a request; more are answered 431", min_value=8)
     header_seconds: float = setting(
-        10.0, "for a request's headers, and before them for the TLS handshake; then 408", above=0
+        10.0, "seconds for a request's headers, and for the TLS handshake; then 408", above=0
     )
-    body_seconds: float = setting(30.0, "for a request's body; then 408", above=0)
+    body_seconds: float = setting(30.0, "seconds for a request's body; then 408", above=0)
     idle_seconds: float = setting(
-        15.0, "that a connection is kept after an answer, or an answer left unread", above=0
+        15.0, "seconds that a connection is kept idle, or with an unread answer", above=0
     )
     connections: int = setting(
         4_096,
-        "at once, if file descriptors suffice; a further one takes the place of the longest idle",
+        "connections at once, if file descriptors suffice; a further one replaces the longest idle",
         min_value=8,
     )
     connections_per_address: int = setting(
         64,
-        "of one address (IPv6: one /56) likewise; 0: no limit, for use behind a relay",
+        "connections of one address (IPv6: one /56) at once; 0: no limit, for use behind a relay",
         min_value=0,
     )
 
@@ -122,8 +122,10 @@ class Watch(Listen):
 
     table = "watch"
     port: int = 8081
-    connections: int = setting(32, "at once", min_value=8)
-    connections_per_address: int = setting(0, "0: no limit", min_value=0)
+    connections: int = setting(32, "connections at once", min_value=8)
+    connections_per_address: int = setting(
+        0, "connections of one address at once; 0: no limit", min_value=0
+    )
 
     def check_ports_differ(self, public: Listen) -> None:
         """Raise a `SettingsError` if both listeners have the same port, except for port 0.

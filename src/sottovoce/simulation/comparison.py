@@ -27,7 +27,7 @@ from sottovoce.simulation.inputs import UserItems, check_positive, parse_rows, p
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
-# People whose lists are asked for at a time.
+# Number of people whose lists are requested from a model at a time.
 PEOPLE_PER_REQUEST = 1024
 
 
@@ -47,7 +47,7 @@ def evaluate(
     negatives: int | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """Measure any model by the same code.
+    """Measure any model in the same way.
 
     >>> from scipy import sparse
     >>> train = sparse.csr_matrix([[1, 0, 0, 0], [0, 1, 0, 0]])
@@ -57,17 +57,23 @@ def evaluate(
     (0.5, 0.75, [1.0, 0.0])
 
     Args:
-        model: A `FederatedMF`. Or an object with `score(users)`, which returns the scores of all
-            items for these rows of `user_items`. Or a matrix of scores, N people x M items. Or an
-            object with `recommend(users, user_items[users], N=...)`, as in `implicit`; nothing is
-            known of items that it does not list. Models other than ours name people and items by
-            the rows and columns of a matrix; those of a table are its ids in ascending order.
+        model: One of:
+
+            - a `FederatedMF`;
+            - an object with `score(users)`, which returns the scores of all items for these rows of
+              `user_items`;
+            - a matrix of scores, N people x M items;
+            - an object with `recommend(users, user_items[users], N=...)`, as in `implicit`. Items
+              that it does not list are ranked last.
+
+            Models other than `FederatedMF` identify people and items by rows and columns. For a
+            table, these are its ids in ascending order.
         user_items: The histories, in a form that `FederatedMF.fit` takes.
-        test: What was left out of the same people: the same rows, or in a table the same ids.
-        metrics: Names with a length: hr, recall, precision, map, mrr, ndcg, coverage, novelty and
-            gini, as "ndcg@100".
-        negatives: How many items that the person never touched a left-out item is ranked with; None
-            ranks in the whole catalogue, as real lists do.
+        test: The test items of the same people, in the same rows, or with the same ids in a table.
+        metrics: Names with a length, such as "ndcg@100": hr, recall, precision, map, mrr, ndcg,
+            coverage, novelty and gini.
+        negatives: Number of untouched items that each test item is ranked with. None ranks it in
+            the whole catalogue, like a real list.
         seed: The seed of the negatives.
 
     Returns:
@@ -165,17 +171,18 @@ class Popularity:
         once: bool = False,
         times: NDArray[np.integer] | None = None,
     ) -> Self:
-        """Count who touched what.
+        """Count the people who touched each item.
 
         Args:
             user_items: The histories, in a form that `FederatedMF.fit` takes.
-            since: Count only what was touched at this moment or later; None: all.
-            once: Count each person once, with the latest item; several of one moment share it.
-            times: When each entry of the histories was, as `Split.times`; None: the timestamps of
-                what `load` returned.
+            since: Count only interactions at this moment or later. None counts all.
+            once: Count only the latest item of each person. If several items have the same moment,
+                they share the count.
+            times: Times of the entries of the histories, as in `Split.times`. None: the timestamps
+                of the data that `load` returned.
 
         Raises:
-            DataError: There are no times, and one is needed.
+            DataError: Times are needed, and there are none.
         """
         histories, *_ = parse_rows(user_items, None)
         weights = np.ones(histories.n_interactions)

@@ -279,7 +279,7 @@ class FederatedMF:
         callback: Callback | None = None,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Train on who touched what; a rating above 0 is an interaction, any other counts as none.
+        """Train on interactions. A rating above 0 is an interaction; any other rating is none.
 
         Args:
             user_items: A matrix of N people x M items, sparse or dense, which are known by number.
@@ -409,9 +409,8 @@ class FederatedMF:
             filter_items: Further items to leave out.
             items: The only items to rank; by default all.
             item_features: Replace those that `fit` was given.
-            times: A matrix that has, where `user_items` has an interaction, when it was: any
-                number, a later one is larger. Then what came last counts most. The timestamps of a
-                table are not looked at.
+            times: A matrix with the time of each interaction of `user_items`, as any number that
+                grows with time. Later items then count more. Timestamps of a table are ignored.
         """
         histories, n = self._select_rows(userid, user_items), check_positive("N", N)
         allowed = _mask_allowed(self._items, items, filter_items)
@@ -443,13 +442,13 @@ class FederatedMF:
         """Return the score of an item and the reasons for it, as a device gives them.
 
         A reason is an own item, a `Tag`, or None for what many people touch now, with its share of
-        all that speaks for the item.
+        all reasons for the item.
 
         Args:
             userid: The user.
             user_items: Their history, as `recommend` takes it.
             itemid: The item.
-            N: How many reasons, at most.
+            N: Maximum number of reasons.
             item_features: Replace those that `fit` was given.
             times: When each interaction was, as `recommend` takes it.
         """
@@ -486,7 +485,8 @@ class FederatedMF:
 
         Args:
             user_items: The histories, in a form that `fit` takes.
-            test: What was left out of the same people: the same rows, or in a table the same ids.
+            test: The test items of the same people, in the same rows, or with the same ids in a
+                table.
             metrics: Names with a length: hr, recall, precision, map, mrr, ndcg, coverage, novelty
                 and gini, as "ndcg@100".
             negatives: How many items that the person never touched a left-out item is ranked

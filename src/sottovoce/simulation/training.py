@@ -68,7 +68,7 @@ def run_epoch(engine: Engine, state: TrainingState, *, row_limit: float = 0.0) -
         collected = engine.collect_with_dummies(state.V, epoch)
         counts, n_reports = collected.sums, collected.n_reports
         names = state.names.add_epoch(engine.mechanism, counts, n_reports, engine.settings.fade)
-        V = names.make_items()
+        V = names.make_items(engine.settings.factors)
     return TrainingState(epoch + 1, V, time.perf_counter() - started, n_reports, names)
 
 

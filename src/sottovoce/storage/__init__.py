@@ -1,7 +1,7 @@
 """SQLite files that are durable and private, with errors that say what to do.
 
-A file can be read only by its owner. The write-ahead log is synced at every commit, so a committed
-transaction survives a power cut, and an interrupted transaction is rolled back.
+A file can be read only by its owner. Every commit waits until the write-ahead log is on the disk,
+so a committed transaction survives a power cut. An interrupted transaction is rolled back.
 
 Deleted rows are overwritten with zeros, `empty_log` empties the log, and `scrub` also rewrites the
 file. After `scrub` no file contains deleted data. The disk may still contain it in freed blocks or,

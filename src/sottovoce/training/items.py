@@ -26,7 +26,7 @@ FULL_MEMORY_EPOCHS = 20
 def make_first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
     """Return the item matrix that devices receive for their first epoch."""
     if settings.asks_for_names:
-        return NameCounts.make_empty(n_items).make_items()
+        return NameCounts.make_empty(n_items).make_items(settings.factors)
     V = draw_initial_items(
         n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
     )

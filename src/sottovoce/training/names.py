@@ -1,8 +1,8 @@
 """The server's memory in a training of names: what was named lately, and in the long run.
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
-present names. It is published smoothed, never as raw counts: in a small epoch, a name that came once
-is probably true.
+present names. It is published smoothed, never as raw counts: in a small epoch, a name that came
+once is probably true.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-# The share of an item is smoothed as if this many further reports had named items in the proportions
-# of the long run.
+# The share of an item is smoothed as if this many further reports had named items in the
+# proportions of the long run.
 LONG_RUN_REPORTS = 1_000.0
 # The long run begins as if this many reports had named all items equally often.
 EQUAL_REPORTS = 100.0
@@ -72,10 +72,11 @@ class NameCounts:
         recent, lasting = self.table[:2], self.table[2:]
         return type(self)(np.concatenate([fade * recent + both, lasting + both]))
 
-    def make_items(self) -> Float32:
-        """Return the item matrix, M x 1: `now`, the smoothed share of each item.
+    def make_items(self, factors: int) -> Float32:
+        """Return the item matrix, M x F, whose first column is `now`: the share of each item.
 
-        An item that nobody could name yet has the share 0, from which devices see that it is new.
+        The other columns are zero, because names teach nothing else. An item that nobody could name
+        yet has the share 0, from which devices see that it is new.
         """
         recent, recent_reports, lasting, lasting_reports = self.table
         n_items = len(recent)
@@ -87,4 +88,6 @@ class NameCounts:
         is_old = lasting_reports > 0
         # Before the first epoch, all items have the same share.
         shares = np.where(is_old, shares, 0.0) if is_old.any() else np.ones(n_items)
-        return np.asarray((shares / shares.sum())[:, None], np.float32)
+        V = np.zeros((n_items, factors), np.float32)
+        V[:, 0] = shares / shares.sum()
+        return V

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import log
+from math import ceil, log
 from typing import Any
 
 import numpy as np
 
 from sottovoce.core import Named, Shape
-from sottovoce.core.bounds import MAX_DUMMIES
+from sottovoce.core.bounds import MAX_DUMMIES, MAX_REPORTS
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Reporting
@@ -21,8 +21,8 @@ from sottovoce.training.budget import (
 )
 from sottovoce.training.settings import Settings
 
-# The turns of a person are spread over at least this many epochs. Otherwise most reports of an epoch
-# would come from people who have just joined, and they are not representative.
+# The turns of a person are spread over at least this many epochs. Otherwise most reports of an
+# epoch would come from people who have just joined, and they are not representative.
 MIN_NAMING_EPOCHS = 20
 # The half-life of names, in epochs, by the smallest number of reports in an epoch: with fewer
 # reports, an epoch needs the help of earlier ones. Chosen on the Netflix days with seeds 1003 and
@@ -67,14 +67,17 @@ def plan_names(
     # best.
     is_good = [signal >= MIN_SIGNAL_RATIO * max(signals) for signal in signals]
     good = [plan for plan, chosen in zip(plans, is_good, strict=True) if chosen]
-    best = min(good, key=lambda plan: plan.dummies) if budget.central else plans[int(np.argmax(signals))]
+    best = (
+        min(good, key=lambda plan: plan.dummies)
+        if budget.central
+        else plans[int(np.argmax(signals))]
+    )
     if budget.central is not None and "dummies" not in fixed:
         # Only the best candidate gets the exact number, which takes longer than the estimate.
         best = best.copy_with(
             dummies=find_min_dummies(best.event(n_items), budget.central, budget.delta)
         )
-    half_life = choose_half_life(people * best.share * best.reports)
-    return best.copy_with(half_life=half_life) if best.half_life else best
+    return best
 
 
 def choose_half_life(reports: float) -> float:
@@ -92,46 +95,48 @@ def choose_half_life(reports: float) -> float:
 def _list_candidates(
     settings: Settings, budget: Budget, n_items: int, fixed: Mapping[str, Any]
 ) -> Iterator[Settings]:
-    """Yield plans within the budget: with every useful number of reports, and with every epsilon."""
+    """Yield plans within the budget."""
     assert budget.local is not None
     names = Named(Shape(n_items, 1, 0.0), MIN_EPSILON, settings.options["names"]).names
-    min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, MIN_EPSILON)
-    for reports in _list_report_counts(budget.local, min_epsilon, fixed):
-        plan = settings.copy_with(**_spread_reports(reports, fixed))
-        largest = min(divide_budget(budget.local, plan.reports * plan.max_turns), MAX_EPSILON)
-        epsilons = [fixed.get("epsilon") or largest]
-        # A smaller epsilon is easier to hide than a larger one with more dummies.
-        if budget.central is not None and "epsilon" not in fixed:
-            epsilons += np.arange(min_epsilon, largest, EPSILON_STEP).tolist()
-        for epsilon in epsilons:
-            candidate = plan.copy_with(epsilon=epsilon)
-            if budget.central is not None and "dummies" not in fixed:
-                event = Reporting(epsilon, plan.reports, plan.max_turns, 1 / names)
-                dummies = estimate_min_dummies(event, budget.central, budget.delta)
-                if dummies > MAX_DUMMIES:
-                    continue
-                candidate = candidate.copy_with(dummies=dummies)
-            yield candidate
+    plan = settings.copy_with(
+        **_spread_reports(_choose_report_count(budget.local, names, fixed), fixed)
+    )
+    largest = min(divide_budget(budget.local, plan.reports * plan.max_turns), MAX_EPSILON)
+    epsilons = [fixed.get("epsilon") or max(largest, MIN_EPSILON)]
+    if budget.central is None or "dummies" in fixed:
+        yield plan.copy_with(epsilon=epsilons[0])
+        return
+    # A smaller epsilon is easier to hide than a larger one with more dummies.
+    if "epsilon" not in fixed:
+        min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, MIN_EPSILON)
+        epsilons += np.arange(min_epsilon, largest, EPSILON_STEP).tolist()
+    for epsilon in epsilons:
+        event = Reporting(epsilon, plan.reports, plan.max_turns, 1 / names)
+        dummies = estimate_min_dummies(event, budget.central, budget.delta)
+        if dummies <= MAX_DUMMIES:
+            yield plan.copy_with(epsilon=epsilon, dummies=dummies)
 
 
-def _list_report_counts(
-    local: float, min_epsilon: float, fixed: Mapping[str, Any]
-) -> list[int] | range:
-    """Return candidates for the number of reports of one person."""
-    if "lifetime" in fixed:
-        return [fixed["lifetime"] * fixed.get("reports", 1)]
+def _choose_report_count(local: float, names: int, fixed: Mapping[str, Any]) -> int:
+    """Return the number of reports of one person: that with the most true names."""
+    if fixed.get("lifetime"):
+        return int(fixed["lifetime"] * fixed.get("reports", 1))
     if "epsilon" in fixed:
         # A quotient such as 50 / 12.5 must not be rounded down by the last digit of a float.
-        return [max(int(local / fixed["epsilon"] * (1 + 1e-12)), 1)]
-    return range(1, max(int(local / min_epsilon), 1) + 1)
+        return max(int(local / fixed["epsilon"] * (1 + 1e-12)), 1)
+    # With more reports, each of a smaller epsilon, nearly all would be uniform.
+    min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, 1.0)
+    counts = np.arange(1, max(int(local / min_epsilon), 1) + 1)
+    odds = np.expm1(np.minimum(local / counts, MAX_EPSILON))
+    return int(counts[np.argmax(counts * odds / (odds + names))])
 
 
 def _spread_reports(reports: int, fixed: Mapping[str, Any]) -> dict[str, int]:
-    """Return the settings with which a person makes this number of reports, one in an epoch."""
-    k = fixed.get("reports", 1)
+    """Return the settings with which a person makes this number of reports, few in each epoch."""
+    epochs = fixed.get("epochs") or MIN_NAMING_EPOCHS
+    k = fixed.get("reports") or min(ceil(reports / epochs), MAX_REPORTS)
     turns = fixed.get("lifetime") or max(reports // k, 1)
-    epochs = fixed.get("epochs") or max(MIN_NAMING_EPOCHS, turns)
-    return {"reports": k, "lifetime": turns, "epochs": epochs}
+    return {"reports": k, "lifetime": turns, "epochs": fixed.get("epochs") or max(epochs, turns)}
 
 
 def _compute_signal(plan: Settings, people: int, n_items: int) -> float:

@@ -35,7 +35,7 @@ from sottovoce.training.budget import (
     find_max_reports,
     find_min_dummies,
 )
-from sottovoce.training.naming import plan_names
+from sottovoce.training.naming import choose_half_life, plan_names
 from sottovoce.training.options import DEFAULT_CROWD_EPSILON, OPTION_RULES
 from sottovoce.training.settings import DEFAULT_PRESET, Settings, list_basic_presets
 
@@ -208,6 +208,9 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     ending = plan_training(people, items, **options)
     if ending.half_life:
         return ending
+    if ending.asks_for_names:
+        half_life = choose_half_life(people * ending.share * ending.reports)
+        return replace(ending, half_life=half_life)
     # The half-life follows from the number of epochs, and the factors follow from the half-life, so
     # plan twice.
     half_life = ending.to_endless().half_life

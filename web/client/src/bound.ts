@@ -10,8 +10,8 @@
  * blanket of m - 1 uniform reports by others or by the proxy; s reports on the loud directions of
  * one history or of the other; and the difference v of s fair signs. The two histories make v
  * likelier by the factors 1 + t and 1 - t, where t = (c v / 2) / (m + c s / 2) = tanh(loss / 2).
- * Losses are moved to a grid that preserves the mean of t, and the Renyi moments of the grid are
- * composed over all rounds.
+ * Each loss is divided between two points of a grid so that the mean of t stays the same, and the
+ * Renyi moments of the grid are composed over all rounds.
  *
  * The Python code uses sinh and cosh of losses where this code uses t. Both give the same shares.
  */
@@ -226,8 +226,8 @@ class LossGrid {
     const half = Math.expm1(epsilon) / 2;
     const whole = size + half * start;
     let lower = 0;
-    // From the middle of the distribution outwards, t grows, so its place on the grid only moves
-    // up.
+    // Go from the middle of the distribution outwards. Then t grows, so its place on the grid only
+    // moves up.
     for (
       let value = Math.ceil(most / 2);
       value < signs.first + signs.probabilities.length;
@@ -246,7 +246,7 @@ class LossGrid {
     return t < 0.5 ? getEntry(this.#t, point) <= t : getEntry(this.#rest, point) >= rest;
   }
 
-  /** Return the share of the upper point that preserves the mean of t. */
+  /** Return the share of the upper of two grid points with which the mean of t stays the same. */
   #computeUpperShare(lower: number, t: number, rest: number): number {
     const [points, here] = t < 0.5 ? [this.#t, t] : [this.#rest, rest];
     const low = getEntry(points, lower);
@@ -295,7 +295,7 @@ function findLeastEpsilon(groups: readonly WeightedGroup[], cuts: readonly LossC
   return Math.max(0, Math.min(...candidates));
 }
 
-/** Return the sums of the moments of no point, of the first point, of the first two, and so on. */
+/** Return the running sums of the moments of all points, beginning with 0. */
 function computeMoments(weights: Float64Array, losses: Float64Array, order: number): Float64Array {
   const sums = new Float64Array(weights.length + 1);
   for (let at = 0; at < weights.length; at++) {

@@ -179,8 +179,8 @@ export class Client {
   }
 
   /**
-   * Withdraw the consent, and set the limit to 0. Nothing more leaves until the owner accepts terms
-   * again.
+   * Withdraw the consent, set the limit to 0, and delete the batches. Nothing more leaves until the
+   * owner accepts terms again; a deleted batch never does.
    */
   withdraw(): Promise<void> {
     return this.#choose(this.network("withdraw"));

@@ -86,7 +86,7 @@ export interface BatchRow {
   purpose: string;
   /** Unix seconds before which the batch is not sent, drawn before the history was read. */
   sendAt: number;
-  /** Unix seconds at which the epoch is over: the batch is of no use then. */
+  /** Unix seconds at which the epoch is over. From then on the batch is not sent. */
   ends: number;
   /** Unix seconds before which the proxy does not want the batch. */
   notBefore: number;

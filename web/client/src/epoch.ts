@@ -62,9 +62,12 @@ export interface Manifest {
    * The X25519 key with which reports of this epoch are sealed; null if no reports are asked for.
    */
   readonly publicKey: Bytes | null;
-  /** The key that the tokens of this epoch were made with, where reports need tokens. */
+  /** The key that the tokens of this epoch were made with; null if reports need no tokens. */
   readonly tokenKey: Bytes | null;
-  /** The key for tokens of the next epoch, which accounts may request from now on. */
+  /**
+   * The key for tokens of the next epoch, which accounts may request from now on; null if they may
+   * not.
+   */
   readonly nextTokenKey: Bytes | null;
   /** The Unix second from which reports are accepted. */
   readonly opens: number;
@@ -96,7 +99,7 @@ export interface SignedManifest {
   readonly raw: Bytes;
 }
 
-/** Return the Unix second at which the epoch is over: later reports are of no use. */
+/** Return the Unix second at which the epoch is over. Later reports are not counted. */
 export function endOfEpoch({ closes, terms }: Manifest): number {
   return closes + terms.hold;
 }

@@ -133,7 +133,9 @@ export class History {
 
   /** Return the figures for the question of consent, for these terms and this limit of epsilon. */
   async summarize(terms: Terms, limit: number): Promise<PromiseSummary> {
-    return computeSummary(terms, await this.#outbox.listCharges(), limit);
+    const { charges, waiting } = await this.#outbox.readState(0); // they are the same for any epoch
+    const charge = charges.find(({ purpose }) => purpose === waiting?.purpose);
+    return computeSummary(terms, charges, limit, { waiting: charge?.reports ?? 0 });
   }
 
   /**

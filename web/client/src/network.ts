@@ -83,10 +83,13 @@ export class Network {
     });
   }
 
-  /** Withdraw the consent: nothing more leaves until the owner accepts terms and a limit again. */
+  /**
+   * Withdraw the consent, and delete all batches: nothing more leaves until the owner accepts terms
+   * and a limit again.
+   */
   async withdraw(): Promise<void> {
     this.syncing.stop();
-    await this.store.updateSettings(() => ({ terms: null, limit: 0, paused: true }));
+    await this.store.withdraw(this.clock());
     await this.syncing.waitForSender();
   }
 

@@ -77,7 +77,7 @@ export function parseInitialSettings(options: OpenOptions, time: number): Initia
 export function checkCryptography(): void {
   if (globalThis.crypto?.subtle === undefined) {
     throw new SettingsError(
-      "browsers offer cryptography only over https (and on localhost); serve this page over https",
+      "browsers offer cryptography only over https and on localhost: serve this page over https",
     );
   }
 }
@@ -132,7 +132,7 @@ export function checkAddress(address: string): string {
   if (url.protocol === "http:" && !LOOPBACK_HOST.test(url.hostname)) {
     throw new SettingsError(
       `"${address}" is not encrypted: anyone on the way would see who takes part; use https ` +
-        "(http works only for this machine: localhost, 127.0.0.0/8, ::1)",
+        "(http is for this machine only)",
     );
   }
   if (url.username || url.password || /[?#]/.test(address)) {

@@ -71,8 +71,8 @@ export class Poller {
   }
 
   /**
-   * Handle a choice of the owner: forget earlier results, which do not account for it, and look at
-   * the next tick.
+   * Handle a choice of the owner: drop earlier results, which do not take it into account, and look
+   * at the next tick.
    */
   handleChoice(): void {
     this.#lastSync = null;

@@ -124,8 +124,17 @@ export interface GuessChance {
   readonly unit: "account" | "device" | null;
 }
 
+/** Options of a summary. */
+export interface SummaryOptions {
+  /** Delta of the central figures. Default: 1e-6. */
+  readonly delta?: number;
+  /** Number of reports in a batch that is charged and still waits to be sent. Default: 0. */
+  readonly waiting?: number;
+}
+
 /**
- * Summarize the reports that the terms allow up to a limit. This takes some tenths of a second.
+ * Summarize the reports that the terms allow up to a limit, and those that wait to be sent. This
+ * takes some tenths of a second.
  *
  * If no answer to a question had a probability above 50% before, a guess is right with a
  * probability of at most (e^epsilon + delta) / (e^epsilon + 1) afterwards.
@@ -134,12 +143,12 @@ export function computeSummary(
   terms: Terms,
   charges: readonly Charge[],
   limit: number,
-  delta = DEFAULT_DELTA,
+  { delta = DEFAULT_DELTA, waiting = 0 }: SummaryOptions = {},
 ): PromiseSummary {
   const all = countTurnsLeft(terms, charges);
   const epochs = countAffordableEpochs(limit, sumCharges(charges), terms, all);
   const guess = computeGuess(computePromise(terms, charges, delta, epochs), epochs < all);
-  return { trial: terms.trial, reports: epochs * terms.reports, guess };
+  return { trial: terms.trial, reports: epochs * terms.reports + waiting, guess };
 }
 
 function computeGuess(promised: PromiseFigures, isLimited = false): GuessChance | null {

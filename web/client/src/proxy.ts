@@ -22,6 +22,14 @@ import { MAX_SIGNED_SHELF_BYTES } from "./shelf.js";
 const WRONG_EPOCH_TYPE = "urn:sottovoce:wrong-epoch";
 /** Seconds without a single byte after which a request is aborted. */
 const PATIENCE_SECONDS = 30;
+/**
+ * Twice the patience is the time for an answer of no size; each of its bytes may take as long as at
+ * this rate.
+ *
+ * Without an end, a proxy that sends a byte now and then could hold the locks of all tabs: a pause
+ * or `forget` would never be finished.
+ */
+const MIN_BYTES_PER_SECOND = 2 ** 16;
 
 /**
  * Options that make all requests look the same, as far as a browser lets a page decide.
@@ -135,7 +143,7 @@ export class HttpProxy {
   }
 
   #requestBatches(path: string, expectedStatus: number, init: RequestInit): Promise<void> {
-    return this.#exchange(`/v2/batches${path}`, init, async (answer) => {
+    return this.#exchange(`/v2/batches${path}`, init, 0, async (answer) => {
       if (answer.response.status !== expectedStatus) {
         await this.#refuse(answer);
       }
@@ -143,7 +151,7 @@ export class HttpProxy {
   }
 
   #get(path: string, maxBytes: number): Promise<Uint8Array> {
-    return this.#exchange(path, { headers: COMMON_HEADERS }, (answer) =>
+    return this.#exchange(path, { headers: COMMON_HEADERS }, maxBytes, (answer) =>
       this.#readBody(answer, maxBytes),
     );
   }
@@ -154,7 +162,7 @@ export class HttpProxy {
     absentStatus = 404,
     init: RequestInit = { headers: COMMON_HEADERS },
   ): Promise<Uint8Array | null> {
-    return this.#exchange(path, init, async (answer) =>
+    return this.#exchange(path, init, maxBytes, async (answer) =>
       answer.response.status === absentStatus ? null : this.#readBody(answer, maxBytes),
     );
   }
@@ -166,15 +174,20 @@ export class HttpProxy {
     return readCapped(answer, maxBytes);
   }
 
-  /** Make a request at the next step of the grid. All requests are made here. */
+  /**
+   * Make a request at the next step of the grid, for an answer of at most `maxBytes`. All requests
+   * are made here.
+   */
   async #exchange<Result>(
     path: string,
     init: RequestInit,
+    maxBytes: number,
     work: (answer: Answer) => Promise<Result>,
   ): Promise<Result> {
     const { grid, patience = PATIENCE_SECONDS } = this.options;
     await grid.waitForStep(init.signal);
-    const watch = new Watch(patience, init.signal);
+    const maxSeconds = 2 * patience + maxBytes / MIN_BYTES_PER_SECOND;
+    const watch = new Watch(patience, maxSeconds, init.signal);
     const url = this.address + path;
     try {
       watch.signal.throwIfAborted();
@@ -295,18 +308,24 @@ function parseRetryAfter(header: string | null, now: number): number | undefined
   return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
-/** Aborts a request if no byte arrives for `patience` seconds, or if its sender aborts it. */
+/**
+ * Aborts a request if no byte arrives for `patience` seconds, if it takes more than `maxSeconds`
+ * altogether, or if its sender aborts it.
+ */
 class Watch {
   readonly #controller = new AbortController();
+  readonly #deadline: number;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly patience: number,
+    maxSeconds: number,
     sender: AbortSignal | null | undefined,
   ) {
     const abort = () => this.#controller.abort(sender?.reason);
     if (sender?.aborted) abort();
     sender?.addEventListener("abort", abort, { signal: this.signal });
+    this.#deadline = performance.now() + maxSeconds * 1000;
     this.reset();
   }
 
@@ -316,8 +335,9 @@ class Watch {
 
   reset(): void {
     clearTimeout(this.#timer);
-    const abort = () => this.#controller.abort(new Error(`no answer for ${this.patience} seconds`));
-    this.#timer = setTimeout(abort, this.patience * 1000);
+    const abort = () => this.#controller.abort(new Error("no answer in time"));
+    const milliseconds = Math.min(this.patience * 1000, this.#deadline - performance.now());
+    this.#timer = setTimeout(abort, milliseconds);
   }
 
   /** Stop the timer, and drop the part of the body that was not read. */

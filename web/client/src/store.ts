@@ -11,6 +11,7 @@ import {
   type BatchRow,
   type Database,
   type Settings,
+  type TableName,
   type Touched,
   type Transaction,
 } from "./database.js";
@@ -199,6 +200,14 @@ export class Store {
   }
 
   /**
+   * Withdraw the consent, and delete all batches, so that no later choice can send one that waits.
+   * The charges stay, because it may have been sent already. `now` is in Unix seconds.
+   */
+  withdraw(now: number): Promise<void> {
+    return this.#clear(["batches", "shown"], { terms: null, limit: 0, paused: true }, now);
+  }
+
+  /**
    * Delete the history, and all data that depends on it or could show which items it contained.
    *
    * The charges stay, because reports that were sent cannot be undone; charges name no items. The
@@ -207,17 +216,19 @@ export class Store {
    * requested soon after it. `now` is in Unix seconds.
    */
   forget(now: number): Promise<void> {
-    const tables = ["history", "files", "batches", "shown"] as const;
+    const generation = toHex(drawSystemEntropy(GENERATION_BYTES));
+    return this.#clear(["history", "files", "batches", "shown"], { generation }, now);
+  }
+
+  /** Delete all rows of these tables, which include the batches, and change settings. */
+  #clear(tables: readonly TableName[], change: Partial<Settings>, now: number): Promise<void> {
     return this.database.write([...tables, "settings"], async (transaction) => {
       const settings = await readSettingsIn(transaction);
-      const generation = toHex(drawSystemEntropy(GENERATION_BYTES));
       // A waiting batch may have been sent already: only the proxy's answer would tell.
       const waiting = await readWaitingBatchIn(transaction);
       const lastOver = waiting === undefined ? settings.lastOver : now;
-      transaction.objectStore("settings").put({ ...settings, generation, lastOver });
-      for (const table of tables) {
-        transaction.objectStore(table).clear();
-      }
+      transaction.objectStore("settings").put({ ...settings, ...change, lastOver });
+      for (const table of tables) transaction.objectStore(table).clear();
     });
   }
 }
@@ -282,7 +293,7 @@ function checkPinned(stored: Settings, initial: InitialSettings): void {
       "This address now names another key than the one this browser has trusted since " +
         `${stored.since}. Somebody may be pretending to be the server you know, so the client was ` +
         "not opened and makes no request. If you know that the key was changed for a good reason, " +
-        "delete this site's data in your browser and start again; this deletes the record of what " +
+        "delete this site's data and start again; this deletes the record of what " +
         "was spent.",
     );
   }
@@ -290,7 +301,7 @@ function checkPinned(stored: Settings, initial: InitialSettings): void {
     throw new UntrustedError(
       `This browser's data belongs to the proxy ${stored.proxy}, but now ${initial.proxy} is named. ` +
         "The client was not opened and makes no request. Go back to the first address, or delete " +
-        "this site's data in your browser and start again.",
+        "this site's data and start again.",
     );
   }
 }

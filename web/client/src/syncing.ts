@@ -227,6 +227,8 @@ export class Synchronizer {
     if (typeof next !== "string")
       return { hash, abandonedEpoch, resumeAt: next.resumeAt, result: null };
     const result = await this.#makeResult(epoch, next, abandonedEpoch);
+    // A proxy could refuse the batch now and take it in the next visit, soon after the token request.
+    if (next === "not open" && release.refusal) return result;
     const token = await this.#drawToken(release);
     if (token === null) return result;
     const resumeAt = token.askAt;

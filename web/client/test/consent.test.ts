@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SettingsError, TermsError } from "../src/errors.js";
+import { SettingsError, TermsError, UnavailableError } from "../src/errors.js";
 import { Store } from "../src/store.js";
 import { Browser } from "./virtual.js";
-import { AT_ONCE, COST, TERMS, World } from "./world.js";
+import { AT_ONCE, COST, charges, REPORTS, TERMS, toBatches, World } from "./world.js";
 
 const OPEN_LONG = { opens: 0, closes: 4_000_000 };
 const LIMIT = 3 * COST;
@@ -107,4 +107,37 @@ test("after a yes was taken back nothing leaves, however the device goes on", as
   assert.equal(world.received.length, 1);
   await client.accept(TERMS, 2 * COST);
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+});
+
+test("a batch that waits when the yes is taken back never leaves, nor after another yes", async (t) => {
+  const world = await World.begin(t, OPEN_LONG);
+  const client = await world.client();
+  world.answer = toBatches(503);
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
+  world.answer = () => false;
+  await client.withdraw();
+  const { charged } = (await client.status()).batches;
+  assert.deepEqual([charged, await client.lastBatch()], [0, null], "its bytes are gone");
+  await client.pause(false);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "not accepted");
+  await client.accept(TERMS, LIMIT);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "already charged");
+  assert.deepEqual(world.received, []);
+  assert.equal((await charges(world)).length, 1, "what was charged stays spent");
+});
+
+test("a question counts the reports of a batch that waits", async (t) => {
+  const world = await World.begin(t, OPEN_LONG);
+  const client = await world.client();
+  assert.equal((await client.summarize(TERMS, COST)).reports, REPORTS);
+  world.answer = toBatches(503);
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
+  for (const [limit, batches] of [
+    [COST, 1],
+    [3 * COST, 3],
+  ] as const)
+    assert.equal((await client.summarize(TERMS, limit)).reports, batches * REPORTS);
+  world.answer = () => false;
+  await client.sync(AT_ONCE);
+  assert.equal((await client.summarize(TERMS, COST)).reports, 0);
 });

@@ -11,6 +11,7 @@ import { StoreError, UnavailableError } from "../src/errors.js";
 import { STEP_SECONDS } from "../src/grid.js";
 import { makeReports } from "../src/mechanism/registry.js";
 import { Store } from "../src/store.js";
+import { parseTermsBlock, toFields } from "../src/terms.js";
 import {
   AT_ONCE,
   COST,

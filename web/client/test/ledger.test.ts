@@ -128,7 +128,7 @@ test("figures, turns and sentences are the other implementation's", () => {
     const turns = countTurnsLeft(terms, charges);
     const within = countAffordableEpochs(one.limit, sumCharges(charges), terms, turns);
     assert.deepEqual([turns, within], [one.turns_left, one.within_limit]);
-    assert.deepEqual(summarize(terms, charges, one.limit, one.delta), one.short);
+    assert.deepEqual(summarize(terms, charges, one.limit, { delta: one.delta }), one.short);
   }
 });
 

@@ -157,7 +157,12 @@ test("a name is e^epsilon times as likely as any other outcome", () => {
 
 test("a name is one of the reported items, each as often; without any it is nothing", async () => {
   const { manifest, V } = example(findMechanism("named"), 20, 3, 1);
-  const coins = Array.from({ length: 51 }, (_, n) => [0n, (WORD / 51n) * BigInt(n), WORD - 1n, 0n]);
+  const coins = Array.from({ length: 51 }, (_, n) => [
+    0n,
+    (WORD * BigInt(n)) / 51n + 1n,
+    WORD - 1n,
+    0n,
+  ]);
   const words = BigUint64Array.from(coins.flat());
   const { readable } = await makeReports(manifest, V, [3, 4, 17], words);
   const rows = readable.map(({ row }) => row);

@@ -260,6 +260,20 @@ test("a proxy that takes nothing is not asked, and lists are renewed all the sam
   assert.deepEqual((await visit(browser)).posted, ["tokens"]);
 });
 
+test("a proxy that refuses the batch of now gets no token request just before it", async (t) => {
+  const service = await Service.begin(t);
+  const { world, issuer } = service;
+  const browser = new Browser(world);
+  await visit(browser); // a token of epoch 2
+  await service.turn();
+  world.answer = async (response, call, body) =>
+    call === "taken" ? reply(response, 410) : issuer.answer(response, call, body);
+  const refused = await visit(browser);
+  assert.deepEqual([refused.outcome, refused.posted], ["not open", []]);
+  world.answer = issuer.answer;
+  assert.deepEqual((await visit(browser)).posted, ["batches"]); // the next click
+});
+
 test("a pause while the page is asked stops the request", async (t) => {
   const { world } = await Service.begin(t);
   const browser = new Browser(world);

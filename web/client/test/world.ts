@@ -202,6 +202,7 @@ export class Device {
   recommend = (n = 10) => this.history.recommend(n);
   popular = (n = 10) => this.history.listPopular(n);
   catalogue = () => this.history.listItems();
+  summarize = (terms: Terms, limit: number) => this.history.summarize(terms, limit);
   accept = async (terms: Terms, limit?: number) => {
     const network = await this.#network(0);
     await network.accept(terms, limit ?? (await network.store.readSettings()).limit);

@@ -11,12 +11,9 @@ import {
   asksForNames,
   buildTags,
   buildWideModel,
-  type Charge,
   type Item,
   type PastRelease,
-  summarize,
   type TagColumns,
-  type Terms,
   type WideModel,
 } from "sottovoce-client";
 import { TitleIndex } from "./finding.js";
@@ -66,9 +63,6 @@ export function createDeskCalls(post: (message: DeskMessage) => void) {
       updateRanks();
     },
     search: (text: string, maxFilms: number): Film[] => index.search(text, maxFilms),
-    /** Return the sentences that ask the owner to accept the terms with this limit. */
-    summarize: (terms: Terms, charges: readonly Charge[], limit: number) =>
-      summarize(terms, charges, limit),
   };
 }
 

@@ -58,7 +58,7 @@ function isRow(data: unknown): data is number {
   return Number.isSafeInteger(data) && (data as number) >= 0;
 }
 
-/** Check that all films of the panel are rows of a model with this number of items. */
+/** Check that a model with this number of items has a row for each film of the panel. */
 export function fitsCatalogue(panel: Panel, items: number): boolean {
   const isRowOfModel = (row: number) => row < items;
   const hasCounts = panel.touched === undefined || panel.touched.length === items;

@@ -29,7 +29,7 @@ export function formatReportState(status: ReportStatus): string {
   if (current?.state === "sent") return formatSent(current, status);
   if (status.turnsLeft === 0 && current === null) return DONE_SENTENCE;
   if (!takingPart) return "Paused. Nothing leaves this device; recommendations go on.";
-  if (manifest === null) return "Waiting for the server.";
+  if (manifest === null) return WAITING_SENTENCE;
   if (current?.state === "charged") return formatWaiting(current);
   return formatFromSync(manifest, status);
 }
@@ -57,9 +57,11 @@ function formatFromSync(
   const { lastSync, plan, now } = status;
   if (lastSync?.epoch === manifest.epoch) return lastSync.sentence;
   if (manifest.publicKey === null) return "No reports are asked for at present.";
-  if (plan?.epoch === manifest.epoch && plan.sendAt > now) return formatPlanned(plan.epoch);
-  return `Epoch ${manifest.epoch}: your reports are being made.`;
+  const isPlanned = plan?.epoch === manifest.epoch && plan.takesPart && plan.sendAt > now;
+  return isPlanned ? formatPlanned(plan.epoch) : WAITING_SENTENCE;
 }
+
+const WAITING_SENTENCE = "Waiting for the server.";
 
 function formatPlanned(epoch: number): string {
   return (

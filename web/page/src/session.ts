@@ -7,6 +7,7 @@
 
 import {
   type Client,
+  formatSummary,
   type LeftDevice,
   type Manifest,
   type News,
@@ -134,8 +135,8 @@ export class Session {
   }
 
   /** Return the sentences that ask the owner to accept the terms with this limit. */
-  summarize(terms: Terms, limit: number): Promise<string[]> {
-    return this.desk("summarize", terms, this.#news?.charges ?? [], limit);
+  async summarize(terms: Terms, limit: number): Promise<string[]> {
+    return formatSummary(await this.client.summarize(terms, limit));
   }
 
   async search(text: string): Promise<SearchResult[]> {

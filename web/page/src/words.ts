@@ -38,7 +38,7 @@ export function toHex(bytes: Uint8Array): string {
 }
 
 /**
- * Shares that are closer than this to 0 or 100, in times per 100, are not written with more digits.
+ * Shares that are closer than this to 0 or 100 in 100 get no more digits.
  */
 const MIN_DOUBT_PERCENT = 1e-4;
 
@@ -78,7 +78,9 @@ export const LIMIT_SENTENCE =
   "The limit is the most that this device may give away; it is counted in epsilon. " +
   "When it is reached, reporting stops by itself.";
 
-/** Format how sure a guess can become if it was right 50 times in 100 before. */
+/**
+ * Format how often a guess can be right after the reports, if it was right 50 times in 100 before.
+ */
 export function formatSureness(epsilon: number): string {
   const sure = formatGuessChance(epsilon);
   return sure === "always" ? "certain" : `${sure} in 100`;

@@ -13,6 +13,7 @@ import { TERMS } from "../../client/test/world.js";
 import { describeYoungModel, type LearningProgress } from "../src/age.js";
 import { noteSpending, sumEarlierSpending } from "../src/earlier.js";
 import { explainReasons } from "../src/reasons.js";
+import { formatReportState } from "../src/reporting.js";
 import type { Because } from "../src/state.js";
 import { describeTerms, formatCrowd, listTermNumbers } from "../src/terms.js";
 import { toFilm } from "../src/titles.js";
@@ -33,6 +34,22 @@ const offered = (epsilon: number, reports: number, turns = 1000) => ({
   ...{ terms: { epsilon, reports }, turns },
 });
 const gone = (spent: number): Amount => (spent === 0 ? 0n : toAmount(spent, 1));
+
+test("before the first look of a visit no reports are announced that may never be made", () => {
+  const manifest = { epoch: 7, publicKey: new Uint8Array(32) };
+  const known = { manifest, agreed: true, takingPart: true, turnsLeft: 1, lastSync: null };
+  const batch = { epoch: 7, state: "dropped", reports: [] } as const;
+  const plan = { epoch: 7, takesPart: true, sendAt: 100 };
+  for (const [change, sentence] of [
+    [{}, /leave within seconds/],
+    [{ plan: null }, /^Waiting for the server/],
+    [{ plan: { ...plan, takesPart: false } }, /^Waiting for the server/],
+    [{ batch, now: 1000 }, /^Waiting for the server/],
+  ] as const) {
+    const status = { ...known, batch: null, plan, now: 99, sentAt: null, ...change };
+    assert.match(formatReportState(status), sentence);
+  }
+});
 
 test("limits are counted in epochs, exactly", () => {
   const meaning = (limit: number, spent: number, offer: ReturnType<typeof offered>) =>

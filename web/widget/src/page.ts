@@ -226,8 +226,8 @@ export class Page extends EventTarget {
   async forget(): Promise<void> {
     const client = await this.#client;
     await client.withdraw();
-    const { manifest = null } = this.news ?? {};
-    if (manifest !== null) this.refuse(manifest);
+    const asked = this.news?.newOffer ?? this.news?.manifest;
+    if (asked) this.refuse(asked);
     await client.forget();
   }
 

@@ -196,6 +196,15 @@ test("forgetting takes the yes back, and the question does not come by itself", 
   assert.equal(page.question?.limit, START.limit);
 });
 
+test("after forgetting, terms that waited for an answer do not ask by themselves either", async (t) => {
+  const { page, send } = createPage(t);
+  page.start(START);
+  send({ terms: OFFER.terms, newOffer: OTHER });
+  await page.forget();
+  send({ offer: OTHER });
+  assert.equal(page.findState(null), "notParticipating");
+});
+
 test("no history makes the page ask anything of the side that speaks to the proxy", async (t) => {
   const asked = [["a"], ["a", "b", "c", "unknown"], []].map(async (history) => {
     const { page, send, calls } = createPage(t, ["a", "b", "c", "d"]);

@@ -3,15 +3,15 @@
 The attacker has every epoch's V and everybody's history, and guesses one thing: whether the victim
 touched one item, or which of two histories is the victim's. The second reveals more. *Linked*, the
 attacker knows which reports are the victim's, and adds up log-likelihood ratios: no test is better.
-*Unlinked*, the proxy shows all reports of an epoch in random order. With n people a report says
-`f / n` instead of `f`, so to first order the likelihood ratio is the sum of `(f1 - f0) / fbar` over
-all of them: f1 and f0 are the victim's densities in the two worlds, fbar is everybody's average.
+*Unlinked*, the proxy shows all reports of an epoch in random order. Each of them is the victim's
+with probability 1 / people, so to first order the log-likelihood ratio grows with the sum of
+`(f1 - f0) / fbar` over all reports. f1 and f0 are the victim's densities in the two worlds, and
+fbar is the average density of everybody.
 
-Where people take turns, the attacker knows which turns are the victim's, linked or not. Turns do
-not depend on histories, so they alone reveal nothing; in the unlinked attack this is more than a
-server knows.
+If people take turns, the attacker knows which turns are the victim's, in both attacks. Turns do not
+depend on histories, so they reveal nothing by themselves. A server does not know them.
 
-One interaction of one person hardly moves V: it is trained once and is the same in both worlds.
+One interaction of one person hardly changes V, so V is trained once and used in both worlds.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class AttackPlan:
     seed: int = 0
     """Seed of victims, items and worlds."""
     threads: int | None = None
+    """Threads of the engines; None: one for each core."""
 
     def __post_init__(self) -> None:
         if self.crowds < 2 or self.trials < 4 * self.crowds:
@@ -76,7 +77,7 @@ class AttackPlan:
 
 @dataclass(frozen=True)
 class AttackPoint:
-    """The attack after `epochs` epochs of `reports` reports."""
+    """The result after `epochs` epochs with `reports` reports of each person."""
 
     reports: int
     epochs: int
@@ -119,8 +120,7 @@ def run_attack(
     rng = np.random.default_rng(plan.seed)
     targets = choose_targets(histories, plan.victims, plan.question, rng)
     trials = list_trials(plan.victims, plan.crowds)
-    # Reports of the others and of the victims are made for all epochs; turns are applied to the
-    # scores.
+    # In these two engines everybody reports in every epoch; turns are applied to the scores.
     always = replace(settings, lifetime=0)
     training, everybody, own = (
         build_engine("cpu", people, engine_settings, threads=plan.threads)
@@ -170,7 +170,7 @@ def list_models(
 ) -> list[NDArray[np.float32]]:
     """Return V at the start of each of the first epochs."""
     start = start_training(settings, n_items)
-    # The model of the last epoch is what devices see in it, so one epoch less is trained.
+    # Devices report about the model at the start of an epoch, so the last epoch is not trained.
     later = train(replace(settings, epochs=epochs - 1), engine, start) if epochs > 1 else []
     return [start.V, *(state.V for state in later)]
 
@@ -178,7 +178,7 @@ def list_models(
 def compute_gaussian_bound(
     mechanism: Mechanism, reports: int, epochs: int, clients: int, dummies: int = 0
 ) -> float:
-    """Return `Phi(mu / sqrt 2)`: the AUC between two normals at a distance of mu."""
+    """Return `Phi(mu / sqrt 2)`, the AUC of shuffled reports in the limit of many people."""
     event = mechanism.event(reports, epochs, dummies)
     return float(special.ndtr(gaussian_mu(event, clients) / sqrt(2)))
 

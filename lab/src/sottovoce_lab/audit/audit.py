@@ -44,7 +44,9 @@ class AuditPlan:
     """Number of reports in an epoch of the attacked training. Here and in the next two fields, None
     means the value of the preset."""
     epochs: int | None = None
+    """T of the attacked training; None: the preset's."""
     alpha: float | None = None
+    """Weight of touched items in the attacked training; None: the preset's."""
     attack: AttackPlan | None = field(default_factory=AttackPlan)
     """The attack, or None to leave it out."""
 
@@ -74,7 +76,7 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """All verdicts, and the attacks that the last of them judge."""
+    """The verdicts of an audit, the last of them about its attacks."""
 
     plan: AuditPlan
     checks: tuple[Check, ...]
@@ -86,6 +88,7 @@ class AuditResult:
         return all(check.passed for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the content of the JSON file."""
         return {
             "passed": self.passed,
             "false_alarm_rate": FALSE_ALARM_RATE,
@@ -103,7 +106,7 @@ def examine(make: ClientFactory, settings: Settings, samples: int) -> list[Evide
 def run_audit(
     plan: AuditPlan, data: Interactions | None = None, watch: Callable[[str], None] = lambda _: None
 ) -> AuditResult:
-    """Audit the shipped client; with data and a plan for it, attack as well."""
+    """Audit the shipped client, and attack reports if there are data and a plan for it."""
     evidence: list[Evidence] = []
     for settings in plan.list_settings():
         watch(f"{settings.mechanism}: {plan.samples:,} reports of each person")

@@ -57,6 +57,7 @@ def compute_mean_density(
 # Compiled, because `Loudest.densities` takes too long for many people.
 @njit(error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
+    """Set the densities of each person's loud directions; without any, all densities are 1."""
     selection = make_selection(rows.shape[1], X.shape[1])
     for u in range(X.shape[0]):
         a, x = rows[u], X[u]

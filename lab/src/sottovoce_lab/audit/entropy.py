@@ -22,8 +22,11 @@ NEVER_SILENT_CHECK = "reports for every model and history"
 # Number of reports that are compared. With two or more factors, two honest reports are equal with a
 # probability of at most 1/2 for any epsilon, so all of them are equal with at most 2^-256.
 COMPARED_REPORTS = 256
+# Number of items of the catalogue in all tests.
 CATALOGUE_SIZE = 64
+# Items of the person who reports.
 TEST_HISTORY = (3, 17, 40)
+# A forked client that does not answer within this time has failed.
 FORK_TIMEOUT_SECONDS = 30.0
 
 
@@ -62,7 +65,7 @@ def check_forks(make: ClientFactory, settings: Settings, V: NDArray[np.float32])
 def check_hostile_models(
     make: ClientFactory, settings: Settings, V: NDArray[np.float32]
 ) -> Iterator[Fact]:
-    """Check that every history gets the same number of reports for any model of a server.
+    """Check that a client reports for every history and for any model that a server may publish.
 
     A client must not stop if its user vector is not finite. Otherwise a server could publish a
     model that makes this happen for one item, and learn from missing reports who touched it.

@@ -1,8 +1,9 @@
-"""What counts prove about epsilon, without trust in the code behind them.
+"""Lower bounds of epsilon from counts, without trust in the code behind them.
 
 If a client is eps-LDP, then for every event `P[event | first] <= e^eps P[event | second]`, for any
 two histories. From counts of the event under both, Clopper and Pearson's exact intervals give a
-lower bound of the client's true epsilon. It is wrong with a probability that is chosen beforehand.
+lower bound of the client's true epsilon. The bound is wrong with a probability that is chosen
+beforehand.
 """
 
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Ratio:
-    """An event's counts under two histories, which may differ by a factor `e^claim`."""
+    """Counts of an event under two histories; its probabilities may differ by `e^claim`."""
 
     mechanism: str
     check: str

@@ -83,7 +83,8 @@ def gather_evidence(make: ClientFactory, settings: Settings, samples: int) -> li
         sample = draw_sample(client, scene, samples)
         in_range = check_range(sample)
         evidence.append(in_range)
-        if in_range.holds:  # else they cannot be counted
+        # Reports that do not exist cannot be counted.
+        if in_range.holds:
             evidence += compare_single_reports(sample)
             evidence += compare_pairs(sample)
             evidence += check_distributions(sample)

@@ -17,6 +17,7 @@ from sottovoce_lab.audit.densities import compute_report_densities
 ITEM_SCALE = 0.01
 # Reports in a call while reports are sampled. Both are even, because reports are compared in pairs.
 REPORTS_PER_CALL = 2000
+# The same in scenes in which all directions tie.
 REPORTS_PER_SHORT_CALL = 2
 # A scene of short calls has fewer reports by this factor. Otherwise its calls would take a day.
 SHORT_CALL_REDUCTION = 100
@@ -77,7 +78,7 @@ def _make_scene(
     reports_per_call: int = REPORTS_PER_CALL,
 ) -> Scene:
     items = (ITEM_SCALE * np.asarray(V)).astype(np.float32)
-    # The options of the settings fit another catalogue.
+    # Options of the given settings may not fit such a small catalogue.
     options = get_mechanism(settings.mechanism).example
     settings = replace(settings, factors=items.shape[1], options=options)
     return Scene(name, settings, items, first, second, reports_per_call)

@@ -27,6 +27,7 @@ class Targets:
     true: Histories
     """Their real histories. The crowd contains a copy of each victim with this history."""
     other: Histories
+    """Histories in the other world: without one item, or somebody else's."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ class EASE:
     """M x M, an array of the library in `arrays`."""
     train: Histories
     arrays: Any
-    """NumPy, or CuPy."""
+    """The library: NumPy or CuPy."""
 
     @classmethod
     def fit(cls, train: Histories, *, ridge: float, engine: str = "cpu") -> EASE:
@@ -37,7 +37,7 @@ class EASE:
 
         Args:
             train: Everybody's history.
-            ridge: What is added to each item's count.
+            ridge: Added to each item's count, which is the diagonal of `X^T X`.
             engine: `cuda` computes on a graphics card, everything else with NumPy.
         """
         if train.n_items > MAX_DENSE_ITEMS:

@@ -35,7 +35,7 @@ class MatrixFactorization(Factorization):
         **options: Any,
     ) -> MatrixFactorization:
         """Alternate `iterations` times between people and items, from a V drawn by the seed."""
-        # Engines need complete settings; the preset provides those of reports, which nobody makes.
+        # Engines need complete settings. Those of reports, from the preset, have no effect.
         settings = Settings.preset(
             "paper", factors=factors, alpha=alpha, regularization=regularization, seed=seed
         )

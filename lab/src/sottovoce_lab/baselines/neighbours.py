@@ -25,21 +25,23 @@ Words = NDArray[np.uint64]
 Counts = NDArray[np.integer]
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# One person is one bit of a word of a packed column.
+# People in a word of a packed column, one bit each.
 USERS_PER_WORD = 64
 USERS_PER_BLOCK = 8 * USERS_PER_WORD
 ALL_BITS = np.uint64((1 << 64) - 1)
 # Rows of similarities that are computed at a time.
 ITEMS_PER_BLOCK = 64
-# Both numbers were chosen on the Netflix subset, random splits of seeds 1001 and 1002, for epsilon
-# 2.5 of an item and for epsilon 5,000 of a person. `Debias.min_count` uses the second one.
+# Similar items that each item keeps. This number and the next one were chosen on the Netflix
+# subset, random splits of seeds 1001 and 1002, for epsilon 2.5 of an item and for epsilon 5,000 of
+# a person.
 DEFAULT_NEIGHBOURS = 50
+# Smallest count by which a similarity is divided, in standard deviations of a pair's count.
 MIN_COUNT_DEVIATIONS = 15.0
 
 
 @dataclass(frozen=True)
 class Debias:
-    """The randomisation, as the server knows it, and counts without its bias."""
+    """Estimates of counts, without the bias of the randomisation."""
 
     n_users: int
     flip: float
@@ -122,7 +124,7 @@ class DPLCF:
         return self.score_items(users, np.tile(all_items, (len(users), 1)))
 
     def score_items(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> Float32:
-        """Sum the similarities of each user's items to their own items; -1 is no item."""
+        """Score each user's row of items by similarity to the user's own items; -1 is no item."""
         out, own = np.empty(items.shape, np.float32), self.histories
         weights = np.ones(own.n_interactions) if self.weights is None else self.weights
         with use_threads(check_threads(self.threads)):
@@ -195,9 +197,9 @@ def randomize_columns(columns: Words, n_users: int, threshold: int, seed: int) -
 
 def draw_bernoulli_words(rng: np.random.Generator, n_words: int, threshold: int) -> Words:
     """Draw words of independent bits, each 1 with probability exactly `threshold / 2^64`."""
-    # As if each bit compared a random word of its own with the threshold, but one binary digit of
-    # all these words at a time. A bit is decided at the first digit in which its word differs from
-    # the threshold: about 20 digits decide a whole column, instead of 64 for each bit.
+    # Each bit compares a random word of its own with the threshold, and one binary digit of all
+    # these words is drawn at a time. A bit is decided at the first digit in which its word differs
+    # from the threshold: about 20 digits decide a whole column, instead of 64 for each bit.
     ones = np.zeros(n_words, np.uint64)
     undecided = np.full(n_words, ALL_BITS)
     for digit in range(63, -1, -1):

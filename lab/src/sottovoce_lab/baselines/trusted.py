@@ -1,12 +1,11 @@
 """DP-ALS (Chien et al. 2021) for implicit feedback: what a *trusted* aggregator could do.
 
 One party holds everybody's history. It alternates like ALS. For a fixed V it solves everybody's
-vector, which nobody sees. For fixed vectors it needs only three sums over people, and publishes
-them with normal noise. V is computed from these releases alone, and nothing else is published:
+vector, which nobody sees. For fixed vectors it needs only two sums over people, and publishes them
+with normal noise. V is computed from these releases alone, and nothing else is published:
 
     B = sum q_u x_u^T     M x F, who likes what
-    K = sum x_u x_u^T     F x F, everybody, hence the weight of untouched items
-    A_i = sum q_ui x_u x_u^T     for each item; only if touched items have an additional weight
+    K = sum x_u x_u^T     F x F, the weight of untouched items
 
 x_u has length 1 and is at most 45 degrees away from the direction of a typical person, which is
 computed from earlier releases. q_u is the history with a weight for each item, scaled to length 1:
@@ -16,9 +15,9 @@ release of its own before the first step: `sum n_u^-1/2 p_u`.
 
 Privacy. In each sum a person's part has length at most 1 (Frobenius). Adding or removing a person
 moves the sum by at most 1, so *replacing* a history, which is what epsilon means in this project,
-moves it by at most 2. Here it is sqrt 2: the products of two persons' parts, (p.p'), (q.q')(x.x'),
-(x.x')^2 and (q.q')(x.x')^2, are not negative, and then |a - b|^2 <= |a|^2 + |b|^2. The directions
-and weights on which parts depend are the same for both, because they come from earlier releases.
+moves it by at most 2. Here it is sqrt 2: the products of two persons' parts, (p.p'), (q.q')(x.x')
+and (x.x')^2, are not negative, and then |a - b|^2 <= |a|^2 + |b|^2. The directions and weights on
+which parts depend are the same for both, because they come from earlier releases.
 All releases compose exactly as Gaussian ones (`privacy.gaussian`): the squares of mu add up.
 
 Sums of earlier steps are added with a fading weight: a person's vector changes little from step to
@@ -55,14 +54,14 @@ if TYPE_CHECKING:
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# How far one history moves each sum: when it is replaced, and when a person is added or removed.
+# How far a sum moves at most if a history is replaced.
 REPLACED_DISTANCE = sqrt(2)
+# How far a sum moves at most if a person is added or removed.
 ADDED_DISTANCE = 1.0
 # Share of mu^2 of the whole training that the release of the count gets.
 COUNT_SHARE = 0.02
-# Shares of mu^2 of one step that the sums K and A get; B gets the rest.
+# Share of mu^2 of one step that the sum K gets; B gets the rest.
 GRAM_SHARE = 0.02
-OUTER_SHARE = 0.2
 # Number of factors: FACTORS_PER_ROOT * sqrt(people * mu / sqrt(items)), at most MAX_FACTORS.
 FACTORS_PER_ROOT = 1.25
 MAX_FACTORS = 32
@@ -96,11 +95,6 @@ class TrustedSettings:
         12.0, "ridge on items, where the mean eigenvalue of K is 1", above=0
     )
     memory: float = setting(0.9, "weight of a sum one step later", min_value=0, max_value=1)
-    observed: float = setting(
-        0.0,
-        "weight of a touched item for V is 1 + observed; 0: the sums A are not released",
-        min_value=0,
-    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -114,12 +108,11 @@ class TrustedSettings:
         # Chosen on random splits of seeds 1000 and 1001, which are not reported, mostly at epsilon
         # 1 on the Netflix subset, one by one around 12 factors and an item ridge of 4. HR@10 is
         # 0.809, and changes by about 0.002 at most with 8 or 20 steps, memory 0.95, a ridge on
-        # vectors of 0.001, items with the power 0.2 or 0.4, and alpha 0 on devices. It loses:
+        # vectors of 0.001, items with the power 0.2 or 0.4, and alpha 0 on devices. It is lower by
         #   0.003 (epsilon 2.12) to 0.008 with an item ridge of 1;
         #   0.004 with a ridge on vectors of 0.1;
         #   0.007 with the power 0.5, and 0.01 with the power 0;
-        #   0.002 to 0.004 without the cone;
-        #   0.004 if A is released too (`observed` 1).
+        #   0.002 to 0.004 without the cone.
         # An item ridge of 12 instead of 4 gains 0.003 at epsilon 0.32. Splits of different seeds
         # differ by 0.001.
         mu = max_gaussian_mu(epsilon, delta)
@@ -131,8 +124,7 @@ class TrustedSettings:
     @property
     def noise(self) -> Noise:
         """Noise that the budget requires."""
-        mu = max_gaussian_mu(self.epsilon, self.delta)
-        return Noise.calibrate(mu, self.steps, outer=self.observed > 0)
+        return Noise.calibrate(max_gaussian_mu(self.epsilon, self.delta), self.steps)
 
     @property
     def add_remove_epsilon(self) -> float:
@@ -148,25 +140,21 @@ class Noise:
     count: float
     products: float
     gram: float
-    outer: float | None
 
     @classmethod
-    def calibrate(cls, mu: float, steps: int, *, outer: bool) -> Noise:
+    def calibrate(cls, mu: float, steps: int) -> Noise:
         """Return the least noise for which all releases together have this mu."""
         step = mu * sqrt((1 - COUNT_SHARE) / steps)
-        outer_share = OUTER_SHARE if outer else 0.0
         return cls(
             steps,
             count=REPLACED_DISTANCE / (mu * sqrt(COUNT_SHARE)),
-            products=REPLACED_DISTANCE / (step * sqrt(1 - GRAM_SHARE - outer_share)),
+            products=REPLACED_DISTANCE / (step * sqrt(1 - GRAM_SHARE)),
             gram=REPLACED_DISTANCE / (step * sqrt(GRAM_SHARE)),
-            outer=REPLACED_DISTANCE / (step * sqrt(outer_share)) if outer else None,
         )
 
     def compute_mu(self, distance: float = REPLACED_DISTANCE) -> float:
         """Return mu of all releases together, if one person moves each sum by this distance."""
-        step = [self.products, self.gram] + ([] if self.outer is None else [self.outer])
-        squares = sum((distance / deviation) ** 2 for deviation in step)
+        squares = (distance / self.products) ** 2 + (distance / self.gram) ** 2
         return sqrt((distance / self.count) ** 2 + self.steps * squares)
 
 
@@ -178,35 +166,21 @@ class Sums:
     """B."""
     gram: Float64
     """K."""
-    outer: Float64 | None
-    """A, for each item the lower triangle row by row."""
 
     def add_noise(self, noise: Noise, rng: np.random.Generator) -> Sums:
         """Add noise of these deviations, spherical in the Frobenius norm of each sum."""
-        factors = len(self.gram)
-        rows, columns = np.tril_indices(factors)
-        triangle = draw_symmetric_noise(rng, 1, factors)[0] * noise.gram
+        rows, columns = np.tril_indices(len(self.gram))
+        # An entry off the diagonal occurs twice in the matrix, so its variance is a half.
+        deviations = noise.gram * np.where(rows == columns, 1.0, sqrt(0.5))
         K = self.gram.copy()
-        K[rows, columns] += triangle
+        K[rows, columns] += rng.standard_normal(len(rows)) * deviations
         K[columns, rows] = K[rows, columns]
-        outer = self.outer
-        if outer is not None and noise.outer is not None:
-            outer = outer + noise.outer * draw_symmetric_noise(rng, len(outer), factors)
         products = self.products + noise.products * rng.standard_normal(self.products.shape)
-        return Sums(products, K, outer)
+        return Sums(products, K)
 
     def fade_and_add(self, memory: float, new: Sums) -> Sums:
-        outer = None
-        if self.outer is not None and new.outer is not None:
-            outer = memory * self.outer + new.outer
-        return Sums(memory * self.products + new.products, memory * self.gram + new.gram, outer)
-
-
-def draw_symmetric_noise(rng: np.random.Generator, n: int, factors: int) -> Float64:
-    """Draw the lower triangles of symmetric matrices with a spherical distribution."""
-    rows, columns = np.tril_indices(factors)
-    # An entry off the diagonal occurs twice in the matrix, so its variance is a half.
-    return rng.standard_normal((n, len(rows))) * np.where(rows == columns, 1.0, sqrt(0.5))
+        """Return the sums of all steps, in which earlier ones have a weight below 1."""
+        return Sums(memory * self.products + new.products, memory * self.gram + new.gram)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,23 +201,20 @@ class Aggregator:
         return np.asarray(np.sum(list(parts), axis=0))
 
     def build_solver(self, V: Float32) -> Solver:
-        """Return a solver with the weights of V's own least squares."""
-        return Solver(V, self.settings.observed, self.settings.regularization)
+        """Return the solver of people's vectors; touched items weigh no more than others."""
+        return Solver(V, 0.0, self.settings.regularization)
 
     def sum_parts(self, V: Float32, weights: Float64, axis: Float64) -> Sums:
         """Sum the parts of all people, each of length at most 1, with these weights of items."""
-        solve, factors = self.build_solver(V), V.shape[1]
-        pairs = factors * (factors + 1) // 2 if self.settings.observed else 0
+        solve = self.build_solver(V)
 
         def sum_block(people: sparse.csr_matrix) -> tuple[Float64, Float64]:
             X = project_into_cone(solve(people), axis)
-            table = build_outer_table(X)[:, -factors - pairs :]  # x x^T if A is released, and x
-            scaled = table * _compute_inverse_lengths(people, weights)[:, None]
+            scaled = X * _compute_inverse_lengths(people, weights)[:, None]
             return weights[:, None] * (people.T @ scaled), X.T @ X
 
         blocks = list(self.pool.map(sum_block, self.crowd))
-        by_item, K = (np.sum(parts, axis=0) for parts in zip(*blocks, strict=True))
-        return Sums(by_item[:, pairs:], K, by_item[:, :pairs] if pairs else None)
+        return Sums(*(np.sum(parts, axis=0) for parts in zip(*blocks, strict=True)))
 
 
 class Solver:
@@ -325,8 +296,7 @@ def compute_published_items(aggregator: Aggregator, rng: np.random.Generator) ->
     V = _draw_first_items(popularity, settings.factors, rng)
     total: Sums | None = None
     for _ in range(settings.steps):
-        # From releases only: the axis of the cone must not depend on a history that is not
-        # released.
+        # The axis of the cone is computed from releases only: it must not depend on any history.
         axis = aggregator.build_solver(V).solve_typical(popularity)
         new = aggregator.sum_parts(V, weights, axis).add_noise(noise, rng)
         total = new if total is None else total.fade_and_add(settings.memory, new)
@@ -335,20 +305,13 @@ def compute_published_items(aggregator: Aggregator, rng: np.random.Generator) ->
 
 
 def solve_items(sums: Sums, settings: TrustedSettings) -> Float32:
-    """Solve the least squares of a step from the sums: `(K + a A_i + ridge) v_i = B_i`."""
+    """Solve the least squares of a step from the sums: `(K + ridge) v_i = B_i`."""
     factors = len(sums.gram)
     values, basis = np.linalg.eigh(sums.gram)
     # The setting is relative to the mean eigenvalue of K.
     ridge = settings.item_ridge * max(float(np.trace(sums.gram)), 1.0) / factors
     values = np.maximum(values, 0) + ridge  # with noise, a sum of squares can be negative
-    if sums.outer is None:
-        return _scale_items((sums.products @ basis / values) @ basis.T)
-    zeros = np.zeros((factors, factors))
-    touched, _ = build_normal_equations(np.hstack([sums.outer, sums.products]), zeros, factors, 1.0)
-    own_values, own_bases = np.linalg.eigh(touched)
-    touched = (own_bases * np.maximum(own_values, 0)[:, None, :]) @ own_bases.transpose(0, 2, 1)
-    system = settings.observed * touched + (basis * values) @ basis.T
-    return _scale_items(np.linalg.solve(system, sums.products[:, :, None])[:, :, 0])
+    return _scale_items((sums.products @ basis / values) @ basis.T)
 
 
 def _draw_first_items(popularity: Float64, factors: int, rng: np.random.Generator) -> Float32:

@@ -200,7 +200,7 @@ def _name_cpu(threads: int) -> str:
 
 
 def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
-    """Return an engine's second epoch, up to the next item matrix, after one warm-up."""
+    """Return a contender that runs the second epoch in this engine, after one warm-up here."""
 
     def run() -> float:
         began = time.perf_counter()
@@ -216,7 +216,7 @@ def check_equal(name: str, result: ReportSums, expected: ReportSums) -> None:
     # Sums are exact integers, so engines must agree to the last one.
     if result.n_reports != expected.n_reports or not np.array_equal(result.sums, expected.sums):
         raise SottovoceError(
-            f"{name}: the sums of this epoch differ from those of the cpu engine; this is "
+            f"{name}: the sums of this epoch must be equal to those of the cpu engine; this is "
             "a bug, and its speed was not measured"
         )
 
@@ -288,7 +288,7 @@ def _make_reference_contender(epoch: TimedEpoch, plan: BenchPlan, watch: Watch) 
 
 
 def make_als_contender(histories: Histories, settings: Settings, threads: int) -> Contender:
-    """Return one ALS iteration of implicit, users and then items, with its default solver."""
+    """Return a contender that runs one ALS iteration of implicit, with its default solver."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits

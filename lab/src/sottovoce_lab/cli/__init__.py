@@ -33,8 +33,9 @@ def format_spread(spread: Spread) -> str:
     return f"{median} ({low}..{high})"
 
 
-def format_megabytes(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
+def format_megabytes(count: int) -> str:
+    """Format a number of bytes in MB."""
+    return f"{count / 1e6:,.0f} MB"
 
 
 def _format_number(value: float) -> str:

@@ -82,10 +82,10 @@ def audit(
 
     The audit counts reports and computes, with exact confidence intervals, a lower bound of the
     client's true epsilon. It must not exceed the stated epsilon, and must come close to it. An
-    honest client fails one audit in a million. The attacker knows everything but one interaction of
-    one person, and sees that person's reports either linked to the person, or shuffled among
-    everybody's. AUC is the probability that the attacker guesses right: 0.5 is chance. The exit
-    code is 1 if a check fails.
+    audit of an honest client fails once in a million times. The attacker knows everything but one
+    interaction of one person, and sees that person's reports either linked to the person, or
+    shuffled among everybody's. AUC is the probability that the attacker guesses right: 0.5 is
+    chance. The exit code is 1 if a check fails.
 
     \b
     Examples:

@@ -63,12 +63,12 @@ def bench(
         make_option("Ray worker processes, one core each.", "one for each core", min=1),
     ] = None,
     parts: Annotated[
-        int, typer.Option(help="Number of parts in which people are streamed.", min=2)
+        int, typer.Option(help="Number of shards from which people are read.", min=2)
     ] = 8,
     reference_users: Annotated[
         int,
         typer.Option(
-            help="People for whom the numpy reference runs; its time is extrapolated to all.",
+            help="People with whom the numpy reference is timed; the time is extrapolated to all.",
             min=1,
         ),
     ] = 200,
@@ -129,7 +129,7 @@ def live(
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="Really seal and open a million reports in the server; takes minutes."
+            "--full", help="Encrypt and decrypt the million reports of the server; takes minutes."
         ),
     ] = False,
     quick: Annotated[

@@ -65,20 +65,15 @@ COMMAND_DETAILS = """
 
 
 @contextmanager
-def _show_progress(cells: int) -> Iterator[Callable[[Cell, float | None], None]]:
+def _show_progress(cells: int) -> Iterator[Callable[[Cell], None]]:
     """Show one live line on a terminal; a file or a pipe gets a line every minute."""
     number, next_line, started = 0, 0.0, time.monotonic()
     with output.messages.status("starting") as status:
 
-        def show_cell(cell: Cell, seconds_left: float | None) -> None:
+        def show_cell(cell: Cell) -> None:
             nonlocal number, next_line
             number, passed = number + 1, time.monotonic() - started
-            if seconds_left is None:
-                rest = "estimating the rest"
-            else:
-                rest = f"about {_format_seconds(seconds_left)} left"
-            so_far = f"{_format_seconds(passed)} so far"
-            message = f"cell {number} of {cells}, {so_far}, {rest}: {cell}"
+            message = f"cell {number} of {cells}, {_format_seconds(passed)} so far: {cell}"
             status.update(output.escape_markup(message))
             if not output.messages.is_terminal and passed >= next_line:
                 next_line = passed + PROGRESS_SECONDS
@@ -95,7 +90,7 @@ def _make_command(name: str) -> Callable[..., None]:
     def run(
         *,
         out: Annotated[
-            Path, typer.Option(help="Folder for the results; what it holds already is used.")
+            Path, typer.Option(help="Folder for the results. Results that are in it are reused.")
         ],
         data: Annotated[
             str | None,

@@ -18,6 +18,7 @@ from sottovoce.cli.options import (
     HistoryColumns,
     ItemsFile,
     JsonFile,
+    Learn,
     MinInteractions,
     PresetOption,
     SampleItems,
@@ -26,9 +27,11 @@ from sottovoce.cli.options import (
     Seeds,
     TagsOption,
     add_engine_options,
+    add_mechanism,
     add_settings_options,
     add_training_options,
     make_history_option,
+    make_learn_option,
     make_option,
     make_plot_option,
 )
@@ -70,7 +73,7 @@ from sottovoce_lab.replay.timeline import Timeline
 
 # Shares of the loss after a change of tastes for which the epochs are counted.
 REGAINED_SHARES = (0.5, 0.9)
-# About this many periods are printed; the JSON file has all.
+# Approximate number of periods that are printed; the JSON file has all.
 PRINTED_PERIODS = 8
 MODEL_COLOURS = {
     MODEL_NAME: "#1b6ca8",
@@ -97,7 +100,7 @@ class ReplayResults:
     data: Interactions
     runs: list[Replay]
     switched: list[Replay]
-    """The same with tastes that change; empty if they do not."""
+    """The replays with a change of tastes; empty without one."""
 
     @property
     def plan(self) -> ReplayPlan:
@@ -106,7 +109,7 @@ class ReplayResults:
 
     @property
     def side_information(self) -> str:
-        """What devices know besides the model."""
+        """Side information of devices."""
         has_tags = self.plan.tags and self.data.tags is not None
         return " and ".join(["tags"] * has_tags + ["time"] * self.plan.time)
 
@@ -172,6 +175,7 @@ def replay(
     ] = True,
     sample_users: SampleUsers = None,
     sample_items: SampleItems = None,
+    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
     plan: dict[str, Any],
     seed: Seed = 0,
 ) -> None:
@@ -196,7 +200,7 @@ def replay(
         history=history or people.typical_length,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
-        **training,
+        **add_mechanism(training, learn),
         seed=seed,
     )
     # A plan for few people ends, but a replay follows a service that never does.
@@ -305,7 +309,7 @@ def _tabulate_periods(results: ReplayResults) -> Table:
         period = results.runs[0].periods[number]
         until = _format_day(results.runs[0].timeline.span[number][1])
         cells = [f"{c[number].mean:.3f}" if number in c else "" for c in curves.values()]
-        table.add_row(f"{number}", until, f"{len(period.V):,}", f"{period.people:,}", *cells)
+        table.add_row(f"{number}", until, f"{len(period.state.V):,}", f"{period.people:,}", *cells)
     return table
 
 
@@ -377,7 +381,7 @@ def _describe_recovery(name: str, recovery: Recovery) -> str:
         epochs = recovery.count_epochs(share)
         when = "was never won back" if epochs is None else f"after {epochs} epochs"
         parts.append(f"{share:.0%} of it {when}")
-    # The mean of the last three periods: one alone is noisy.
+    # Show the mean of the last three periods, because a single one is noisy.
     regained = 1 - float(np.mean(recovery.gaps[-3:]))
     return (
         f"The switch of tastes took {recovery.lost:.4f} of HR@10 from the {name}: "
@@ -390,7 +394,8 @@ def _average_curves(runs: list[Replay], name: str) -> dict[int, Interval]:
     return {
         number: Interval.from_values([curve[number] for curve in curves])
         for number in curves[0]
-        # A seed may have no tested people in a period; a mean over fewer seeds would jump.
+        # A seed may have no tested people in a period. Leave such periods out, because a mean over
+        # fewer seeds would jump.
         if all(number in curve for curve in curves)
     }
 
@@ -472,7 +477,7 @@ def _run_to_json(run: Replay) -> dict[str, Any]:
                 "epochs": period.number,
                 "from": _format_day(spans[period.number][0]),
                 "until": _format_day(spans[period.number][1]),
-                "items": len(period.V),
+                "items": len(period.state.V),
                 "joined": period.joined,
                 "people": period.people,
                 "tested": 0 if period.tested is None else len(period.tested.cases),

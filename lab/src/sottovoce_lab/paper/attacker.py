@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 
 
 HONEST_USERS = 5_000
-# Worlds that are ranked, and crowds that victims are drawn from, in a full and in a quick run.
+# Trials and crowds (`AttackPlan`) in a full and in a quick run.
 ATTACK_TRIALS = 2_000
 ATTACK_CROWDS = 10
 QUICK_TRIALS = 80
 QUICK_CROWDS = 4
-# A local budget with which people take turns; among this few people no preset makes them.
+# A local budget with which people take part in some epochs only. With so few people, they take part
+# in every epoch of each preset.
 TURNS_BUDGET = 50.0
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 GUESS_COLOURS = {"linked": METHOD_COLOURS["paper"], "unlinked": METHOD_COLOURS["loudest"]}
 # Parameters of a cell besides the settings of the training that is attacked.
 ATTACK_PARAMETERS = ("question", "trials", "crowds")
-# The bound is the smallest over these deltas, each of which gives one.
+# Each of these deltas gives a bound, of which the smallest is used.
 BOUND_DELTAS = (DEFAULT_DELTA, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.4)
-# A guess exceeds its bound if it does by this many standard errors. A normal draw does by chance
-# with probability 5e-7.
+# A guess counts as above its bound if it exceeds it by this many standard errors. By chance, this
+# happens with probability 5e-7.
 MIN_ERRORS_OVER_BOUND = 4.9
 GUESS_NOTE = (
     "AUC: how often the attacker ranks a true world above a false one; 0.5 is a guess. "
@@ -58,9 +59,9 @@ GUESS_NOTE = (
     "they are told in which epochs the victim takes part."
 )
 BOUND_NOTE = (
-    "At most: 1 - (1 - delta)^2 / (1 + e^eps); linked of the local budget with delta 0, unlinked "
-    "the least over several deltas of what the accountant says. The Gaussian limit is of many "
-    "people: no proof for few."
+    "At most: 1 - (1 - delta)^2 / (1 + e^eps). For linked reports eps is the local budget and "
+    "delta is 0; for unlinked ones it is the smallest of the bounds by central budgets with "
+    "several deltas. The Gaussian limit holds for many people; for few people it proves nothing."
 )
 
 

@@ -1,4 +1,4 @@
-"""A paired bootstrap over people: how much a difference depends on the people it was measured on.
+"""A paired bootstrap over people: how much a difference depends on the choice of people.
 
 Intervals over splits do not say this, because all splits have the same people. Here people are
 drawn with replacement, with the same draws for every method, so differences are paired.

@@ -13,9 +13,9 @@ from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.store import CellStore
 from sottovoce_lab.paper.tables import MAIN_METRIC
 
-# A column's name and its value, both as they stand in the file.
+# A column's name and its value, both as in the file.
 CellRow = dict[str, str]
-# Parts of a result whose names say nothing about the numbers in them.
+# Parts of a result whose names are left out of the names of columns.
 UNNAMED_GROUPS = ("final", "known")
 # Columns that every file has, before the settings.
 PLACE_COLUMNS = ("method", "users", "items", "split", "seed")
@@ -61,7 +61,7 @@ def _describe_place(cell: Cell) -> dict[str, Any]:
 
 
 def _flatten_metrics(result: dict[str, Any]) -> dict[str, Any]:
-    """Return every number of a result but its budget, which follows from the setting."""
+    """Return all numbers of a result except its budget, which follows from the setting."""
     metrics: dict[str, Any] = {}
     for name, value in result.items():
         if name in UNNAMED_GROUPS:

@@ -12,10 +12,10 @@ from sottovoce.training import Settings
 # How a cell is tested:
 # - "left-out": the rank of the item that was left out, among sampled others.
 # - "catalogue": its rank among sampled others and in the whole catalogue.
-# - "late": what people get who never reported.
-# - "people": which people and which items the quality comes from.
+# - "late": the quality of recommendations for people who never reported.
+# - "people": the quality for fifths of the people and of the items.
 TestKind = Literal["left-out", "catalogue", "late", "people"]
-# What devices know besides the model and use without sending it.
+# Side information, which devices use in addition to the model and do not send.
 SideKind = Literal["tags", "time", "both"]
 # The paper's system as it describes it, the same with our alpha, and ours.
 TrainedMethod = Literal["paper", "paper-alpha", "loudest"]
@@ -51,14 +51,15 @@ class Size:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is trained, on which people, and how it is tested."""
+    """The model to train, the people to train it on, and the test."""
 
     method: Method
     size: Size
     seed: int
-    """Of the split, the negatives and everything that the method draws."""
+    """Seed of the split, of the negatives and of everything that the method draws."""
     parameters: tuple[tuple[str, ParameterValue], ...] = ()
-    """The method's parameters in a fixed order; of a training, all settings except the seed."""
+    """The method's parameters in a fixed order. For a training, they are all settings except the
+    seed."""
     draw: int = 0
     """Seed of the subset: the paper draws its nine subsets once and splits them several times."""
     split: SplitRule = "random"
@@ -66,10 +67,11 @@ class Cell:
     curve: bool = False
     """Whether every epoch is evaluated, or only the last one."""
     side_information: tuple[SideKind, ...] = ()
-    """With which side information it is tested, besides the test without any."""
+    """Side information of further tests. There is always a test without side information."""
     measured: TestKind = "left-out"
     resample: int | None = None
-    """Number of people who are resampled from those of the data and report in their place."""
+    """Number of people who are resampled from the data and report; None: the people of the data
+    report."""
 
     def __post_init__(self) -> None:
         if self.method not in METHOD_NAMES:

@@ -10,11 +10,13 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_metric, select_rows
 from sottovoce_lab.paper.paper_numbers import CHANCE, FIGURE2, FIGURE3, TABLE5
 from sottovoce_lab.paper.tables import MAIN_METRIC, Table
 
-# A difference of HR@10 that counts as the same.
-SAME_WITHIN = 0.05
+# Two values of HR@10 count as the same if they differ by no more than this.
+MAX_DIFFERENCE = 0.05
+# Figure 2: epsilons, numbers of reports above 1, and numbers of people.
 EPSILONS = (0.5, 1.0, 2.5, 6.0)
 MORE_REPORTS = (50, 100, 250)
 CROWDS = (1_000, 10_000, 50_000)
+# What is claimed, the paper's number, ours, and whether they are the same.
 Claim = tuple[str, str, str, str]
 
 
@@ -39,7 +41,7 @@ def _read(rows: Iterable[CellRow], metric: str = MAIN_METRIC, **where: Any) -> f
 
 
 def _compare(what: str, paper: float, here: float) -> Claim:
-    return what, f"{paper:.4g}", f"{here:.4f}", _judge(is_same=abs(here - paper) <= SAME_WITHIN)
+    return what, f"{paper:.4g}", f"{here:.4f}", _judge(is_same=abs(here - paper) <= MAX_DIFFERENCE)
 
 
 def _judge(*, is_same: bool) -> str:
@@ -52,7 +54,7 @@ def _compare_with_chance(what: str, values: Sequence[float]) -> Claim:
         what,
         f"chance ({CHANCE:g})",
         f"{low:.3f} to {high:.3f}",
-        _judge(is_same=max(abs(low - CHANCE), abs(high - CHANCE)) <= SAME_WITHIN),
+        _judge(is_same=max(abs(low - CHANCE), abs(high - CHANCE)) <= MAX_DIFFERENCE),
     )
 
 

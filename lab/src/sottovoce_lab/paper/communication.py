@@ -126,7 +126,7 @@ def measure_message_bytes(data: Interactions, reports: int, factors: int) -> dic
         "factors": factors,
         "model": len(model),
         "manifest": len(signed.encode()),
-        # The catalogue travels once, not in every epoch.
+        # The catalogue is fetched once, not in every epoch.
         "catalogue_once": len(catalogue.raw),
         "batch_sealed": len(batch),
         "reports_unsealed": UNSEALED_REPORT_BYTES * reports,

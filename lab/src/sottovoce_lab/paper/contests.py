@@ -100,5 +100,5 @@ def summarize_contests(contests: Iterable[Contest]) -> list[str]:
 
 
 def is_win(gain: Interval) -> bool:
-    """Return whether a gain exceeds its 95% interval, or 0 where there is a single split."""
+    """Return whether a gain exceeds its 95% interval; with a single split, whether it exceeds 0."""
     return gain.mean > (gain.half_width or 0.0)

@@ -31,21 +31,22 @@ if TYPE_CHECKING:
 
 VIEW_NOTES: Mapping[View, str] = {
     "local": (
-        "Local: every report can be traced to its sender. DPLCF shares the budget out over all "
-        "items, private popularity over signs of about the usual epsilon. By name: each report is "
-        "an own item through randomised response over the catalogue; counted, or taken for a "
-        "history and factorised. Nothing is trusted."
+        "Local: every report can be traced to its sender. DPLCF divides the budget among all "
+        "items; private popularity divides it among signs of about the usual epsilon. By name: "
+        "each report names one of the person's items by randomised response over the catalogue; "
+        "the names are counted, or taken as a history and factorised. Nobody is trusted."
     ),
     "central": (
         "Central: a history is replaced. For ours an honest proxy shuffles everybody's "
         "reports. DP-ALS (Chien et al. 2021): one party holds everybody's history, so nothing is "
-        "promised against it; beside it the same noise where somebody is added or removed."
+        "promised against this party; the last column has the epsilon of the same noise if a "
+        "person is added or removed."
     ),
 }
 
 
 def _build_private_popularity(size: Size, local: float) -> Family:
-    # Reports have about the usual epsilon.
+    # Numbers of reports with which a report has about the usual epsilon.
     reports = max(1, round(local / PAPER_EPSILON))
     return lambda seed: Cell.from_parameters(
         "private-popularity", size, seed, epsilon=local / reports, reports=reports
@@ -53,7 +54,7 @@ def _build_private_popularity(size: Size, local: float) -> Family:
 
 
 def _build_named_items(method: Method, size: Size, local: float, **parameters: float) -> Family:
-    # Reports are true more often than not.
+    # Numbers of reports with which a report is true more often than not.
     reports = max(1, round(local / NAMED_EPSILON))
     return lambda seed: Cell.from_parameters(
         method, size, seed, epsilon=local / reports, reports=reports, **parameters

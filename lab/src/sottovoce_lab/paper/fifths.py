@@ -1,4 +1,4 @@
-"""Which people and items pay for privacy: quality by activity and popularity, and what is shown."""
+"""The cost of privacy by activity of people and popularity of items, and the items in lists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Number of items that a person sees.
 LIST_LENGTH = 10
 FIFTH_COUNT = 5
-# What is cut into fifths.
+# The people and items that are divided into fifths.
 FifthKind = Literal["history", "item"]
 # For each kind: its heading, and the names of the first and the last fifth.
 FIFTH_LABELS: dict[FifthKind, tuple[str, str, str]] = {
@@ -63,29 +63,30 @@ EXPOSURE_LABELS = {
     f"gini@{LIST_LENGTH}": "Gini index",
 }
 FIFTH_NOTES: dict[FifthKind, str] = {
-    "history": "A fifth of the people in each, by how many items their training history has.",
+    "history": "Each column is a fifth of the people, in the order of how many items they have.",
     "item": (
-        "A fifth of the interactions in each, not of the items: of the fifth of items that is "
-        "touched least hardly one is ever left out. The 99 others are drawn uniformly, so any "
-        "model that knows what is popular finds the most popular items."
+        "Each column has a fifth of the interactions, not of the items: items of the least popular "
+        "fifth are hardly ever left out. The 99 others are drawn uniformly, so any model that "
+        "knows what is popular finds the most popular items."
     ),
 }
 EXPOSURE_NOTE = (
     f"Coverage@{LIST_LENGTH}: the share of the catalogue that is in anybody's first {LIST_LENGTH} "
-    "of all items that they did not touch. Gini index of how often items are there: 0 all alike, "
-    "1 one item alone."
+    "of all items that they did not touch. Gini index of how often items are in these lists: 0 "
+    "if all items are shown equally often, 1 if only one item is shown."
 )
 
 
 def measure_fifths(model: PublishedModel, candidates: Candidates) -> dict[str, Any]:
-    """Return HR@10 of each fifth of people and items, and how evenly items are shown."""
+    """Return HR@10 of each fifth of people and of items, and how evenly items are shown."""
     train, test = candidates.split.train, candidates.split.test
     X, V = model.solve_vectors(train), model.V
     ranks, tested = rank_factors(X, V, candidates), find_testable_users(candidates)
     is_hit, counts = compute_hits(ranks, LIST_LENGTH), train.popularity()
     lengths = np.diff(train.indptr)[tested]
     by_history = assign_fifths(lengths, np.ones(len(lengths)))
-    # Items are weighted by their interactions: fifths of the interactions, not of the items.
+    # Items are weighted by their interactions. So a fifth has a fifth of the interactions, not of
+    # the items.
     by_item = assign_fifths(counts, counts)
     exposures = count_exposure(X, V, train, LIST_LENGTH)
     return {
@@ -272,7 +273,7 @@ class FifthsExperiment(Experiment):
         low, high = (
             Interval.from_values([100 * share[seed] for seed in seeds]) for share in (first, last)
         )
-        # Differences within each seed: the interval of paired values is much narrower.
+        # Use the differences within each seed, because their interval is much narrower.
         gap = Interval.from_values([100 * (last[seed] - first[seed]) for seed in seeds])
         half_width = "" if gap.half_width is None else f" ± {gap.half_width:.1f}"
         return (

@@ -1,4 +1,4 @@
-"""The search for how the paper's item matrix begins, which the paper does not say."""
+"""The search for the scale of the paper's first item matrix, which the paper does not state."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Settings that the paper gives roughly or not at all, with other values than the preset's. They
-# are tried with the scales after them, on as many splits as are reported.
+# Other values of settings that the paper states roughly or not at all. Each is tried with the
+# scales that follow it, on the same number of splits as the preset.
 OTHER_SETTINGS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
     ("learning_rate", (5e-4, 2e-3), (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ("alpha", (4.0, 40.0), (0.01, 0.1, 0.3, 1.0)),
 )
-# Values of the preset; they stand in rows of cells where all cells have them.
+# Values of the preset, for rows of cells in which these columns are missing.
 PRESET_SETTINGS = {"learning_rate": 1e-3, "alpha": 1.0}
 # Epochs of figure 3 in the table; the file of cells has all of them.
 EPOCHS_SHOWN = (1, 5, 10, 20, 30)
@@ -49,7 +49,7 @@ SEARCH_NOTE = (
 
 @dataclass(frozen=True)
 class Crowds:
-    """What the tables must know of a run besides its cells."""
+    """The parameters of a run that the tables need."""
 
     sizes: Sequence[tuple[int | None, int | None]]
     """Users and items of Table 4, in its order."""
@@ -57,14 +57,15 @@ class Crowds:
     """k of Table 4."""
     scales: Sequence[float]
     seeds: range
-    """Of the splits that are reported."""
+    """Seeds of the reported splits."""
     search_seeds: range
+    """Seeds of the splits on which the scale is searched."""
     paper_users: Mapping[int | None, int | None]
-    """The crowd of the paper that each number of users stands for."""
+    """The number of users in the paper for each number of users of the run."""
 
 
 class InitialScaleSearch(Experiment):
-    """The scale at which the paper's item matrix begins, chosen by its Table 4."""
+    """The scale of the paper's first item matrix, chosen by its Table 4."""
 
     name = "initial-scale"
     title = "The scale at which the paper begins"
@@ -160,7 +161,7 @@ class InitialScaleSearch(Experiment):
 
 
 def _shorten(seeds: range, others: range) -> range:
-    """Return the first of these seeds, as many as there are others."""
+    """Return the first seeds, as many as `others` has."""
     return seeds[: len(others)]
 
 
@@ -245,8 +246,8 @@ def _tabulate_by_scale(
     Args:
         name: Name of the table.
         title: Its title.
-        headings: Of the columns before the paper's.
-        places: For each row what stands in these columns, the paper's number, the cells at all
+        headings: Headings of the columns before that of the paper.
+        places: For each row the values of these columns, the paper's number, the cells at all
             scales, and the metric.
         crowds: The scales and seeds.
         notes: Sentences below the table.
@@ -266,7 +267,7 @@ def _tabulate_by_scale(
     return Table(name, title, (*headings, "paper", *scales), table_rows, records, list(notes))
 
 
-def _show_mean(interval: Any) -> str:
+def _format_mean(interval: Any) -> str:
     return NO_VALUE if interval is None else f"{interval.mean:.3f}"
 
 
@@ -309,7 +310,7 @@ def _tabulate_figure2(rows: Sequence[CellRow], crowds: Crowds) -> Table:
         places,
         crowds,
         [FIGURE2_NOTE],
-        _show_mean,
+        _format_mean,
     )
 
 
@@ -332,13 +333,15 @@ def _tabulate_figure3(rows: Sequence[CellRow], crowds: Crowds) -> Table:
         places,
         crowds,
         ["The paper's column has what the description of its picture says, roughly."],
-        _show_mean,
+        _format_mean,
     )
 
 
 def _tabulate_full(rows: Sequence[CellRow], crowds: Crowds) -> Table:
     sizes = {(users, items) for users, items in crowds.sizes}
-    own = [row for row in rows if (_read(row["users"]), _read(row["items"])) not in sizes]
+    own = [
+        row for row in rows if (_parse_count(row["users"]), _parse_count(row["items"])) not in sizes
+    ]
     places = []
     for k in dict.fromkeys(row["reports"] for row in own):
         cells = select_rows(own, reports=k)
@@ -350,7 +353,7 @@ def _tabulate_full(rows: Sequence[CellRow], crowds: Crowds) -> Table:
     return _tabulate_by_scale("initial-scale-table5", title, ("k", "metric"), places, crowds)
 
 
-def _read(count: str) -> int | None:
+def _parse_count(count: str) -> int | None:
     return None if count == "all" else int(count)
 
 

@@ -1,4 +1,4 @@
-"""What the model is worth to people who never reported."""
+"""Quality of the model for people who never reported."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# One of this many items of a late person is hidden, rounded down: a fifth, as in the literature.
+# One of this many items of a late person is hidden (rounded down), as in the literature.
 ITEMS_PER_HIDDEN_ITEM = 5
-# Number of late people: a fifth of all people, at most this many.
+# Maximum number of late people, who are a fifth of all people.
 PEOPLE_PER_LATE_PERSON = 5
 MAX_LATE_PEOPLE = 5_000
 METRIC_LABELS = {"recall@20": "Recall@20", "recall@50": "Recall@50", "ndcg@100": "NDCG@100"}
 METRICS_DRAWN = ("recall@20", "ndcg@100")
-# Suffixes of the headings, by what devices know.
+# Suffixes of the headings, by side information.
 KNOWLEDGE_SUFFIXES = {"alone": "", "tags": ", tags"}
 BAR_COLOURS = ["#1b6ca8", "#dd9c6b"]
 # Central budget of the trusted party.
@@ -56,11 +56,11 @@ class LatePeople:
     """
 
     others: Interactions
-    """Everybody else, with whole histories."""
+    """All other people, with whole histories."""
     visible: Histories
-    """What the devices of late people have."""
+    """The items that the devices of late people have."""
     hidden: Histories
-    """What is to be predicted: at least one item for each of the same people."""
+    """The items to predict, at least one for each of the same people."""
 
 
 def hold_out_people(data: Interactions, people: int, seed: int = 0) -> LatePeople:
@@ -79,7 +79,7 @@ def hold_out_people(data: Interactions, people: int, seed: int = 0) -> LatePeopl
 
 
 def _hide_items(histories: Histories, seed: int) -> tuple[Histories, Histories]:
-    """Return what stays and what is hidden of each history."""
+    """Divide each history into the items that stay and the items that are hidden."""
     lengths = np.diff(histories.indptr)
     chance = stream(seed, "hide").random(histories.n_interactions)
     shuffled = np.lexsort((chance, histories.users_of_entries()))
@@ -155,7 +155,7 @@ class LatePeopleExperiment(Experiment):
             draw_bars(axes, list(families), series, BAR_COLOURS)
             axes.set(xlabel=METRIC_LABELS[metric])
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        # Both panels share the axis, and each call of draw_bars inverted it.
+        # Both panels share the axis. Each of the two calls of draw_bars inverted it.
         panels[-1].invert_yaxis()
 
     def _read_intervals(self, family: Family) -> dict[tuple[str, str], Interval | None]:

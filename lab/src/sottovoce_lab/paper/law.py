@@ -1,19 +1,18 @@
-"""The law: how people, reports, budget and catalogue together make quality. Not in the paper.
+"""The law: quality as a function of people, reports, budget and catalogue. Not in the paper.
 
-A server adds up what N people say in k reports each, about M items, and the share `gain` of every
-report is signal. So what it learns about an item grows with `z = N k gain^2 / M`. Quality rises
-with z, along a curve through a few knots: popularity is learnt first, and tastes much later.
+N people make k reports each about M items, and the share `gain` of every report is signal. So what
+a server learns about an item grows with the signal `z = N k gain^2 / M`. Quality is a curve of z
+through a few knots. It rises at once with popularity, and much later with tastes.
 
-A few loud reports say less than z. With only a few for each item, the models of the first epochs
-are made of single reports, and later reports have nothing to correct. So z is divided by
-`1 + (few / reports)^power`.
+If there are only a few reports of a large epsilon, quality is lower than z says, because the models
+of the first epochs are made of single reports. So z is divided by `1 + (few / reports)^power`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log, log1p
+from math import exp, inf, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +23,22 @@ Float64 = NDArray[np.float64]
 KNOT_COUNT = 6
 # Numbers that are fitted: the heights of the knots, `few` and `power`.
 FITTED_NUMBERS = KNOT_COUNT + 2
-# Where ln(few) and the power are sought.
+# Ranges in which ln(few) and the power are searched.
 LOG_FEW_RANGE = (0.0, 15.0)
+# Smallest and largest power.
 POWER_RANGE = (0.3, 3.0)
 # Numbers start at least this far from the ends of their ranges.
 START_MARGIN = 1e-6
-# A signal is found to this precision of ln z.
+# Precision of ln z to which a signal is found.
 LOG_SIGNAL_PRECISION = 1e-6
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a law is fitted to, or checked on."""
+    """A measured quality that a law is fitted to, or checked on."""
 
     signal: float
-    """z."""
+    """The signal z."""
     reports: float
     """Reports of all people in the whole training."""
     quality: float
@@ -51,10 +51,11 @@ class Law:
     knots: tuple[float, ...]
     """ln z, ascending and evenly spaced."""
     heights: tuple[float, ...]
-    """Quality there; never descending."""
+    """Quality at these knots, which never descends."""
     few: float
-    """Number of reports with which z counts by half."""
+    """Number of reports for which z is divided by 2."""
     power: float
+    """Power of the correction for few reports."""
 
     @classmethod
     def fit(cls, measurements: Sequence[Measurement]) -> Law:
@@ -109,7 +110,7 @@ class Law:
 
     def compute_loss(self, reports: float) -> float:
         """Return the number by which z is divided with this many reports in all."""
-        return exp(log1p((self.few / reports) ** self.power))
+        return float(1 + (self.few / reports) ** self.power)
 
 
 def _unpack(numbers: Float64) -> tuple[Float64, float, float]:

@@ -31,26 +31,28 @@ if TYPE_CHECKING:
 Use = Literal["fitted", "checked"]
 # Seeds of the splits that the law is fitted on, which are not reported.
 FITTING_SEEDS = (TUNING_SEED, TUNING_SEED + 1)
-# Epsilons of a single report in a lifetime. None is both fitted and checked.
+# Epsilons of trainings in which each person makes one report. The law is fitted on some of them and
+# checked on the others.
 EPSILONS: dict[Use, tuple[float, ...]] = {
     "fitted": (1.0, 2.0, 4.0, 8.0, 12.0),
     "checked": (1.25, 2.5, 5.0, 10.0),
 }
 # With less signal, HR@10 differs by 0.03 between splits, and popularity is better.
 MIN_SIGNAL = 30.0
+# With fewer reports for each item, from all people together, a model learns nothing.
 MIN_REPORTS_PER_ITEM = 2
-# Misses up to this are counted as close.
+# Differences between prediction and measurement up to this count as close.
 CLOSE_MISS = 0.01
-# A level to compare with: this share of the quality of ALS with this many factors.
+# Level of quality in the picture: this share of the quality of ALS with this many factors.
 ALS_FACTORS = 32
 ALS_SHARE = 0.95
-# Where the picture ends: epsilons, and at least this many people.
+# Range of the picture: epsilons, and the least number of people on its axis.
 EPSILONS_DRAWN = (0.5, 12.0)
 MIN_PEOPLE_DRAWN = 10_000_000
 # Points of the picture's grid.
 PEOPLE_STEPS = 150
 EPSILON_STEPS = 140
-# Steps in which the least epsilon is sought.
+# Number of steps in the search for the least epsilon.
 EPSILON_STEP = 0.05
 LAW_NOTE = (
     f"z = people x reports x gain^2 / items, {MIN_SIGNAL:g} or more, and at least "
@@ -70,7 +72,7 @@ class Point:
     reports: int
     use: Use
     once: bool = True
-    """Whether a person takes part in a single epoch, or in every epoch."""
+    """Whether each person takes part in one epoch only; else in every epoch."""
 
 
 def _get_target(label: str, level: Interval) -> float:
@@ -159,7 +161,7 @@ class LawExperiment(Experiment):
 
     def _can_learn(self, point: Point) -> bool:
         """Return whether the law applies: the crowd can learn something."""
-        # A quick run has no such crowds and takes all points.
+        # No crowd of a quick run is as large, so a quick run takes all points.
         enough = self._count_reports(point) >= MIN_REPORTS_PER_ITEM * self.scale.about.items
         return self.scale.about.quick or (
             enough and self._compute_point_signal(point) >= MIN_SIGNAL
@@ -186,7 +188,7 @@ class LawExperiment(Experiment):
         return build_cell
 
     def _build_levels(self) -> dict[str, Family]:
-        """Return the levels to compare with, none of which is private."""
+        """Return the levels of quality to compare with. None of them is private."""
         full = self.scale.full
         few_factors = self.scale.build_mf(full, factors=PAPER_FACTORS)
         return {

@@ -43,7 +43,7 @@ METRIC_LABELS = {
 TUNING_METRICS = ("hr@10", "ndcg@100 all")
 # Central budget of the trusted party.
 TRUSTED_EPSILON = 1.0
-# A larger central budget is not shown: no crowd hides such a report.
+# Larger central budgets are not shown, because a crowd no longer hides such a report.
 MAX_CENTRAL_EPSILON = 100.0
 SIDE_LABELS: dict[SideKind, str] = {"tags": "tags", "both": "tags and order"}
 BAR_COLOURS = ["#1b6ca8", "#dd9c6b", "#2a7d4f"]
@@ -65,7 +65,7 @@ class Row:
     label: str
     family: Family
     side: SideKind | None = None
-    """What devices know besides the model."""
+    """Side information of devices."""
 
     def get_draws_name(self, metric: str) -> str:
         """Return the name of a metric among the draws of a result."""

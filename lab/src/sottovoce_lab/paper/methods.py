@@ -1,4 +1,4 @@
-"""From a cell to its result: each method trained, ranked and accounted for.
+"""Compute the result of a cell: train its method, rank, and account for privacy.
 
 An item matrix that several cells need is trained once, and a test is prepared once.
 """
@@ -66,7 +66,7 @@ class SharedResults:
         self._last_test: tuple[object, PreparedTest] | None = None
 
     def get_model(self, cell: Cell, train: Callable[[], Float32]) -> Float32:
-        """Return the cell's V, trained unless another cell needed the same."""
+        """Return the cell's V; train it unless this was done for another cell."""
         key = cell.training_cell.key
         V = self._models.pop(key) if key in self._models else train()
         self._needed[key] -= 1
@@ -88,13 +88,13 @@ class SharedResults:
 
 @dataclass(frozen=True)
 class PreparedTest:
-    """A test, and what devices may know besides the model."""
+    """A test, and the side information that devices may have."""
 
     data: Interactions
     candidates: Candidates
 
     def list_side_information(self, kinds: Iterable[SideKind]) -> dict[SideKind, SideInformation]:
-        """Return each kind that the data has."""
+        """Return each kind of side information that the data has."""
         # Computed on demand: other kinds may be slow, or missing in the data.
         side_information: dict[SideKind, SideInformation | None] = {
             kind: getattr(self, f"_{kind}") for kind in kinds
@@ -103,7 +103,7 @@ class PreparedTest:
 
     @cached_property
     def catalogue(self) -> Candidates:
-        """The same people's test, against all items that they never touched."""
+        """The test of the same people among all items that they never touched."""
         return sample_candidates(self.candidates.split, 0, self.candidates.split.seed)
 
     @cached_property
@@ -126,7 +126,7 @@ class PreparedTest:
 
 @dataclass(frozen=True)
 class CellContext:
-    """What a method needs besides its cell."""
+    """The data and the resources with which a cell is computed."""
 
     data: Interactions
     """The subset."""
@@ -171,7 +171,7 @@ def compute_baseline(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 
 def _summarize_side_ranks(ranks: dict[SideKind, Ranks]) -> dict[str, Any]:
-    """Return what a result has in addition if it was tested with side information."""
+    """Return the additional metrics of a result that was tested with side information."""
     summaries = {kind: summarize_ranks(kind_ranks) for kind, kind_ranks in ranks.items()}
     return {"known": summaries} if summaries else {}
 
@@ -209,7 +209,7 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
         resample=cell.resample,
     )
     run = simulate(context.data, plan)
-    # People hide among all who report, also where they are made out of fewer.
+    # People hide among all who report, even if these are resampled from fewer people.
     people = cell.resample or context.data.n_users
     spent = _account_training(settings, context.data.n_items, people)
     result: dict[str, Any] = {"final": run.final, "budget": spent}
@@ -222,7 +222,7 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 
 def _account_training(settings: Settings, items: int, people: int) -> dict[str, float | None]:
-    # People are hidden in the crowd of an epoch: with turns, this is not everybody.
+    # People are hidden in the crowd of an epoch, which has fewer people if not all take part.
     return _account(settings.event(items), settings.estimate_crowd(people), people)
 
 
@@ -235,9 +235,10 @@ def _account(event: Reporting, crowd: int, people: int) -> dict[str, float | Non
 def _get_baseline_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Return the budget of a private baseline, or nothing."""
     options = cell.options
-    # A randomised row and an item's name are not reports of ours, so they have no central budget.
+    # The accountant does not know randomised rows and names of items, so these have no central
+    # budget.
     if cell.method == "private-popularity":
-        # Its report is a randomised sign, which the accountant knows.
+        # The accountant knows this report: it is a randomised sign.
         people = context.data.n_users
         event = Reporting(options["epsilon"], options["reports"], 1)
         spent = _account(event, people, people)
@@ -260,7 +261,7 @@ def _fit_baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
     if cell.method == "popularity":
         return Popularity.fit(train)
     if cell.method == "random":
-        # All scores are equal and ties are broken by a fair coin: chance to the last digit.
+        # All scores are equal, and ties count by their expectation. So this is exactly chance.
         return Popularity(np.zeros(train.n_items, np.float32))
     if cell.method == "private-popularity":
         return baselines.PrivatePopularity.fit(train, **options, seed=cell.seed)

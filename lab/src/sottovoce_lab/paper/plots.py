@@ -26,7 +26,7 @@ METHOD_COLOURS = {
 }
 # Curves with at least this many points have no markers.
 MIN_POINTS_WITHOUT_MARKERS = 12
-# All panels with HR@10 end here, so that experiments can be compared by eye.
+# End of the axis of all panels with HR@10, so that experiments can be compared by eye.
 MAX_HIT_RATIO_SHOWN = 0.85
 
 
@@ -90,6 +90,6 @@ def draw_bars(
         colour = colours[index % len(colours)]
         axes.barh(positions, lengths, height=height, label=name, color=colour)
     axes.set_yticks(range(len(labels)), labels)
-    # The first label stands on top.
+    # Put the first label on top.
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)

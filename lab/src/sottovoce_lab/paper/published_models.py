@@ -1,4 +1,4 @@
-"""Published models of each kind of method; devices make the rest from their own histories."""
+"""Published models of each kind of method, with which devices rank items for their histories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PublishedModel(ABC):
 
     @abstractmethod
     def add_tags(self, tags: Tags) -> WideModel:
-        """Return the model as devices use it that know tags."""
+        """Return the model as devices with tags use it."""
 
     def rank(self, tests: Sequence[Candidates]) -> list[Ranks]:
         """Return the ranks in several tests of one split."""
@@ -64,7 +64,7 @@ class PublishedFactors(PublishedModel):
 
 @dataclass(frozen=True, eq=False)
 class PublishedTraining(PublishedFactors):
-    """A matrix factorisation with an engine, which gives the same vectors to the bit, faster."""
+    """A matrix factorisation whose vectors an engine solves: the same bits, but faster."""
 
     build_engine: Callable[[Histories | Parts], Engine]
 
@@ -87,7 +87,7 @@ class PublishedTraining(PublishedFactors):
 
 @dataclass(frozen=True, eq=False)
 class PublishedCounts(PublishedModel):
-    """Popularity: one factor, of which everybody has 1."""
+    """Popularity as a model with one factor; everybody's vector is 1."""
 
     people: int
 

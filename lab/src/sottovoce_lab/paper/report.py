@@ -64,7 +64,7 @@ def _write_numbers(store: CellStore, experiment: Experiment, tables: list[Table]
     write_atomically(store.folder / f"{experiment.name}.json", text.encode())
     for table in tables:
         write_atomically(store.folder / f"{table.name}.csv", table.to_csv().encode())
-    # Curves have a column for each epoch, so they stand in a file of their own.
+    # Curves have a column for each epoch, so they have a separate file.
     for kind, has_curve in (("cells", False), ("curves", True)):
         cells = [cell for cell in experiment.list_cells() if cell.curve is has_curve]
         rows = list_cell_rows(cells, store)

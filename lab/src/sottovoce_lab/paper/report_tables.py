@@ -2,12 +2,13 @@
 
 `python -m sottovoce_lab.paper.report_tables` replaces the tables between the marks of
 lab/docs/report.md. With `--take FOLDER` it first takes the files of cells that the commands of
-`sottovoce paper` wrote there.
+`sottovoce paper` wrote there, and with `--replays FILES` the numbers of replays.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import tomllib
@@ -17,19 +18,28 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.main_table import METRIC_LABELS
+from sottovoce_lab.paper.measured_tables import (
+    REPLAY_FILE,
+    build_measured_tables,
+    find_measured,
+    list_replay_rows,
+)
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.scale import Scale
+from sottovoce_lab.paper.store import read_about
 from sottovoce_lab.paper.tables import Table, format_interval
 
 DOCS = Path(__file__).parents[3] / "docs"
 REPORT = DOCS / "report.md"
 CELLS = DOCS / "cells"
-# Says of each file of cells by which command, from which commit and in which time it came.
+# File that records for each file of cells the command, the commit and the time that computed it.
 SOURCES = CELLS / "sources.toml"
 MARK = re.compile(r"<!-- cells: (\S+) -->\n.*?<!-- end of cells -->", re.DOTALL)
-# The first item matrix of the preset.
+# Scale of the preset's first item matrix.
 PRESET_SCALE = 0.3
 REPORTED_SEEDS = range(3)
+# Learning rate and alpha in rows of the preset; curves have no such columns.
+PRESET_VALUES = (("0.001", "1"), (None, None))
 
 
 def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
@@ -48,11 +58,11 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     cost = _tabulate_cost(read_csv(folder / "cost-cells.csv"))
     table5 = _tabulate_table5_preset(read_csv(folder / "table5-preset-cells.csv"))
     built = (*tables.values(), claims, main, late, cost, table5)
-    return {table.name: table for table in built}
+    return {table.name: table for table in built} | build_measured_tables(folder)
 
 
 def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
-    """Build the rows of preset paper by what is left out, without and with the order."""
+    """Build the rows of preset paper for each test, without and with the order of histories."""
     places = [(split, metric) for split in ("latest", "date") for metric in ("hr@10", "time hr@10")]
     lines, records = [], []
     for k in dict.fromkeys(row["reports"] for row in rows):
@@ -65,7 +75,7 @@ def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
 
 
 def _tabulate_cost(rows: list[CellRow]) -> Table:
-    """Build the table of what travels, with the bytes of the paper's two numbers of reports."""
+    """Build the table of transferred bytes, for the two numbers of reports that the paper has."""
     lines, records = [], []
     for items, in_paper in DOWNLOAD_BYTES.items():
         # The whole catalogue is written as all items.
@@ -112,12 +122,8 @@ def _tabulate_main_preset(rows: list[CellRow]) -> Table:
 
 
 def _select_preset(rows: list[CellRow]) -> list[CellRow]:
-    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in USUAL]
+    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in PRESET_VALUES]
     return select_rows(usual, initial_scale=PRESET_SCALE, seed=REPORTED_SEEDS)
-
-
-# What rows of the preset have as learning rate and alpha; curves have no such columns.
-USUAL = (("0.001", "1"), (None, None))
 
 
 def format_markdown(table: Table) -> str:
@@ -146,20 +152,31 @@ def write_tables(text: str, tables: dict[str, Table], sources: dict[str, dict[st
 
 
 def write_report_tables(report: Path = REPORT, folder: Path = CELLS) -> str:
-    """Return the text of the report as its cells make it."""
+    """Return the text of the report with tables made from its cells."""
     sources = tomllib.loads((folder / SOURCES.name).read_text(encoding="utf-8"))
     return write_tables(report.read_text(encoding="utf-8"), build_report_tables(folder), sources)
 
 
 def main() -> None:
-    """Take new cells where asked, and write the tables."""
+    """Take new cells if `--take` is given, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder with results of `sottovoce paper`")
-    folder: Path | None = parser.parse_args().take
+    parser.add_argument(
+        "--replays", type=Path, nargs="*", help="files of `sottovoce replay --json`, all at once"
+    )
+    arguments = parser.parse_args()
+    folder: Path | None = arguments.take
+    if arguments.replays:
+        contents = [json.loads(file.read_bytes()) for file in arguments.replays]
+        rows = [row for content in contents for row in list_replay_rows(content)]
+        (CELLS / REPLAY_FILE).write_text(Table("replay", "", (), [], rows).to_csv())
     if folder is not None:
         for file in CELLS.glob("*.csv"):
             if (folder / file.name).exists():
                 shutil.copy(folder / file.name, file)
+        data = Path(read_about(folder).source).stem
+        for name, path in find_measured(folder, data).items():
+            shutil.copy(path, CELLS / name)
     REPORT.write_text(write_report_tables(), encoding="utf-8")
 
 

@@ -11,7 +11,6 @@ from sottovoce_lab.paper.attacker import AttackerExperiment, compute_attack
 from sottovoce_lab.paper.cells import Cell, Method, Size
 from sottovoce_lab.paper.communication import Communication
 from sottovoce_lab.paper.equal_budgets import EqualBudgets
-from sottovoce_lab.paper.estimate import Estimate
 from sottovoce_lab.paper.fifths import FifthsExperiment
 from sottovoce_lab.paper.figures import Figure2, Figure3, Table4
 from sottovoce_lab.paper.frontier import Frontier
@@ -36,12 +35,12 @@ from sottovoce_lab.paper.table5 import Table5
 from sottovoce_lab.paper.tables import Experiment
 from sottovoce_lab.paper.tuning import Tuning
 
-# Called with each cell before it is computed, and the seconds left if they can be estimated.
-CellCallback = Callable[[Cell, float | None], None]
+# Called with each cell before it is computed.
+CellCallback = Callable[[Cell], None]
 # Called with the number of cells of a stage. The context manager returns the callback for a cell.
 StageCallback = Callable[[int], AbstractContextManager[CellCallback]]
 
-# In the order in which they are reported.
+# All experiments, in the order of the report.
 EXPERIMENTS: dict[str, type[Experiment]] = {
     experiment.name: experiment
     for experiment in (
@@ -120,13 +119,12 @@ class Runner:
 
         An interruption loses only the cell that is being computed.
         """
-        # Local, so that a subset of ML-20M does not stay in memory afterwards.
+        # A local variable, so that a subset of ML-20M does not stay in memory afterwards.
         missing, subsets = self.list_missing(cells), SubsetCache(self.data)
-        shared, estimate = SharedResults(missing), Estimate(missing, self.store.about)
+        shared = SharedResults(missing)
         for cell in missing:
-            on_cell(cell, estimate.seconds_left)
-            with estimate.watch(cell):
-                self._compute_cell(cell, subsets.get(cell), shared)
+            on_cell(cell)
+            self._compute_cell(cell, subsets.get(cell), shared)
         return len(missing)
 
     def _compute_cell(self, cell: Cell, data: Interactions, shared: SharedResults) -> None:

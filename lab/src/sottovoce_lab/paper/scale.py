@@ -38,7 +38,7 @@ ALS_BY_METRIC: dict[str, dict[str, Any]] = {
     "ndcg@100 all": {"factors": 144, "alpha": 1.0, "regularization": 100.0},
 }
 EASE_RIDGE_BY_METRIC = {"hr@10": 8000.0, "ndcg@100 all": 1000.0}
-# Settings are chosen on splits of this seed; nothing is reported for it and larger ones.
+# Settings are chosen on splits of this seed. No results are reported for seeds from here on.
 TUNING_SEED = 1000
 # Epsilon of one report in the paper, in experiments that do not vary it.
 PAPER_EPSILON = 2.5
@@ -104,11 +104,11 @@ class Scale:
     """Numbers of epochs of trainings with one report."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
     central_budgets: tuple[float, ...] = (0.32, 1.0, 2.12)
-    """Central budgets: behind an honest proxy, or for a trusted party."""
+    """Central budgets, behind an honest proxy or of a trusted party."""
     local_budgets: tuple[float, ...] = (10.0, 50.0, 5_000.0)
     """Local budgets that the planner spends."""
     fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000, 50_000_000)
-    """Populations that the law (`sottovoce_lab.paper.law`) is fitted on, besides the whole data."""
+    """Populations that the law (`sottovoce_lab.paper.law`) is fitted on, and also all people."""
     checked_people: tuple[int, ...] = (10_000, 40_000, 200_000, 1_500_000, 10_000_000, 100_000_000)
     """Populations that the law is tested on."""
     initial_scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -164,7 +164,7 @@ class Scale:
         return users or self.people, size.items or self.about.items
 
     def find_paper_users(self, size: Size) -> int | None:
-        """Return the number of users in the paper that a size stands for, if any."""
+        """Return the number of users that the paper has for this size, if any."""
         if self.about.quick:
             return None
         if size == self.full:

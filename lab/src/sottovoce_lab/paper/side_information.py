@@ -1,4 +1,4 @@
-"""What tags and time on the device are worth to every method."""
+"""The gain of every method from tags and time on the device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BAR_COLOURS = ["#aaaaaa", "#1b6ca8", "#dd9c6b", "#2a7d4f"]
 SIDE_NOTE = (
     "Tags (genres, years) and the order of a history are used on the device when it recommends; "
     "nothing of them is sent, and budgets are the same in a row. A random item is of any time, so "
-    "that the order says nothing about it. DPLCF has no vectors that tags could stand beside."
+    "that the order says nothing about it. DPLCF has no vectors to which tags could be added."
 )
 
 
@@ -42,7 +42,7 @@ class Row:
 
 
 def _list_kinds(split: SplitRule) -> tuple[SideKind, ...]:
-    # A random item is of any time, so the order says nothing about it.
+    # A test item that is drawn at random may be of any time, so the order says nothing about it.
     return ("tags",) if split == "random" else tuple(SIDE_LABELS)
 
 

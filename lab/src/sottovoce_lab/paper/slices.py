@@ -1,8 +1,8 @@
-"""Slices, which the live system does not have: chance chooses a part of the items for each report.
+"""Slices, which the live system does not have: each report has a randomly chosen part of the items.
 
 A report names only a direction of its slice. Slices have about the same number of blocks, and the
-same share of the directions is loud in each. So over all slices, one person's report has the law of
-`loudest`. This is a simulation for the study in `sottovoce_lab.paper.sliced_shops`.
+same share of the directions is loud in each. So over all slices, a person's report has the same
+distribution as in `loudest`. This is a simulation for `sottovoce_lab.paper.sliced_shops`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def assign_slices(mechanism: Loudest, slices: int) -> Int64:
 
 
 def draw_sliced_reports(engine: LocalEngine, V: Float32, epoch: int, slices: int) -> UInt32:
-    """Return what `engine.list_reports` returns, with a slice drawn for every report."""
+    """Return reports like `engine.list_reports`, with a slice drawn for every report."""
     settings, everybody = engine.settings, np.arange(len(engine.people))
     takes_part = draw_participants(settings.seed, epoch, everybody, settings.turns, settings.epochs)
     people = everybody[takes_part]

@@ -1,4 +1,4 @@
-"""The folder of results: what they are about, and one small file for each cell."""
+"""The folder of results: a description of their data, and one small file for each cell."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from sottovoce_lab.paper.cells import Cell
 
 ABOUT_FILE = "about.json"
 REQUESTED_FILE = "asked.json"
-# The scale of a smoke run, which is tiny in everything.
+# The scale of a quick run, in which all sizes are tiny.
 QUICK_SCALE = 0.0
 # Users, items and interactions of the Netflix file of lab/docs/report.md.
 NETFLIX_SHAPE = (75_040, 9_781, 23_323_394)
@@ -24,7 +24,7 @@ NETFLIX_SHAPE = (75_040, 9_781, 23_323_394)
 
 @dataclass(frozen=True)
 class About:
-    """What a folder's results are about: one data set at one scale."""
+    """The data set and the scale of the results in a folder."""
 
     data: str
     """Fingerprint of histories, timestamps and tags."""
@@ -71,7 +71,7 @@ class About:
 
     @property
     def quick(self) -> bool:
-        """Whether this is a smoke run."""
+        """Whether this is a quick run."""
         return self.scale == QUICK_SCALE
 
     @property
@@ -81,7 +81,7 @@ class About:
         return "Netflix Prize subset" if is_netflix else self.name
 
     def describe(self) -> str:
-        """Return the sentences that stand above all results."""
+        """Return the sentences for the top of all results."""
         if self.quick:
             smaller = "SMOKE RUN (--quick), tiny subsets and few epochs: no result. "
         elif self.scale < 1:
@@ -131,7 +131,8 @@ class CellStore:
 
     def add_requested(self, names: list[str]) -> None:
         """Record which experiments were requested."""
-        # Others share cells with them, and would be reported with nearly nothing in them.
+        # Other experiments share cells with these. Without this record they would be reported with
+        # nearly no results.
         requested = sorted({*self.read_requested(), *names})
         write_atomically(self.folder / REQUESTED_FILE, (json.dumps(requested) + "\n").encode())
 
@@ -178,7 +179,7 @@ class CellStore:
 
 
 def read_about(folder: Path) -> About:
-    """Read what the results in a folder are about."""
+    """Read the description of the results in a folder."""
     try:
         return About(**json.loads((folder / ABOUT_FILE).read_bytes()))
     except (OSError, ValueError, TypeError) as error:

@@ -46,7 +46,7 @@ TIME_NOTE = (
     "Latest: the last thing of each person is left out, and others' later ones are learnt from. "
     "Date: training ends at a date, before which nine tenths of all interactions lie; who has "
     "touched something before it and after it is tested on the first thing after it. With time: "
-    "the device that recommends weighs what came last most, which it tells nobody."
+    "the device gives later interactions more weight when it recommends, and sends nothing."
 )
 
 
@@ -56,9 +56,9 @@ class Row:
 
     label: str
     build: Callable[[SplitRule], Family]
-    """Returns the cells, given what is left out."""
+    """Returns the cells for a rule by which an interaction is left out."""
     paper_label: str | None = None
-    """Its row in the paper's table."""
+    """Values of its row in the paper's table."""
     private: bool = False
     method: TrainedMethod | None = None
     reports: int | None = None
@@ -148,7 +148,7 @@ class Table5(Experiment):
         axes.legend(loc="lower right", fontsize=8)
 
     def _get_usual_reports(self) -> tuple[int, ...]:
-        """Return the number of reports where one number is enough."""
+        """Return the number of reports for the rows that have only one number."""
         return self.scale.full_reports[:1]
 
     def _list_rows(self, report_counts: tuple[int, ...]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What all experiments share: the base class, results of several splits, and tables."""
+"""The base class of experiments, results of several splits, and tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MAIN_METRIC = "hr@10"
-# Stands in a table where there is no number.
+# Text of a table's cell without a number.
 NO_VALUE = "-"
 # Headings of the methods' columns.
 METHOD_LABELS = {
@@ -40,12 +40,12 @@ class Table:
     """A table as it is printed, and every number behind it."""
 
     name: str
-    """Name of its files, too."""
+    """Name of the table and of its files."""
     title: str
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     records: list[dict[str, Any]]
-    """One for each number, unrounded."""
+    """A record for each number, unrounded."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -61,7 +61,7 @@ class Table:
         return list(zip(*filled, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the JSON file has of this table."""
+        """Return the content of this table in the JSON file."""
         return {"title": self.title, "notes": self.notes, "numbers": self.records}
 
     def to_csv(self) -> str:
@@ -111,7 +111,7 @@ class Reader:
 
     def read_gain(self, ours: Family, theirs: Family) -> Interval | None:
         """Return the interval of the differences, or None where no split has both."""
-        # Paired by seed: both saw the same split and the same negatives.
+        # Pair the differences by seed: both methods had the same split and the same negatives.
         our_values, their_values = self.read_values(ours), self.read_values(theirs)
         gains = [
             our_values[seed] - their_values[seed] for seed in our_values if seed in their_values
@@ -136,7 +136,7 @@ class Experiment(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     figure_size: ClassVar[tuple[float, float]]
-    """In inches."""
+    """Width and height of the figure in inches."""
 
     @classmethod
     def get_summary(cls) -> str:
@@ -210,5 +210,10 @@ def make_records(interval: Interval | None, **about: Any) -> list[dict[str, Any]
     if interval is None:
         return []
     return [
-        {**about, "mean": interval.mean, "half_width95": interval.half_width, "runs": interval.runs}
+        {
+            **about,
+            "mean": interval.mean,
+            "half_width95": interval.half_width,
+            "values": " ".join(f"{value:.6f}" for value in interval.values),
+        }
     ]

@@ -1,8 +1,8 @@
-"""Baselines of the field that see all histories: recent popularity, EASE and ALS by recency.
+"""Common baselines that see all histories: recent popularity, and EASE and ALS weighted by age.
 
-An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. A baseline's settings are
-those with the best NDCG@100 of the whole catalogue in the periods that the timeline has for
-choosing; the later periods show only these.
+An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. Of all settings of a
+baseline, the one with the best NDCG@100 in the whole catalogue is chosen in the periods for
+choosing. In later periods only this one is tested.
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ RECENT_PERIODS = (1, 2, 4)
 HALF_LIVES = (1.0, 4.0, math.inf)
 EASE_RIDGES = (30.0, 300.0, 3_000.0)
 ALS_RIDGES = (3.0, 30.0)
-# What ALS does not choose: its factors, and the weight of a touched item beyond 1.
+# Fixed settings of ALS: its factors, and the additional weight of a touched item.
 ALS_FACTORS = 64
+# Weight of a touched item beyond 1 in ALS, which is not chosen.
 ALS_ALPHA = 10.0
-# Iterations of ALS before its first test, and before each later one, which continues.
+# Iterations of ALS before its first test.
 FIRST_ALS_ITERATIONS = 10
+# Further iterations before each later test.
 NEXT_ALS_ITERATIONS = 2
-# Periods for choosing on which all settings are tested, at most.
+# Maximum number of the periods for choosing in which all settings are tested.
 MAX_TRIAL_PERIODS = 4
 # Metric of the whole catalogue by which settings are chosen.
 CHOOSING_METRIC = "ndcg@100"
@@ -69,7 +71,11 @@ class Baseline(ABC):
 
     @abstractmethod
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:
-        """Rank with what happened before the period of the cases, by the suffix of the name."""
+        """Rank with interactions before the period of the cases.
+
+        Returns:
+            Ranks by the suffix of the name: empty, or `PLAIN_SUFFIX` without side information.
+        """
 
 
 @dataclass(eq=False)
@@ -95,7 +101,7 @@ class RecentPopularity(Baseline):
 
 @dataclass(eq=False)
 class RecencyCounts:
-    """Products `X^T X` of weighted histories, which follow the periods."""
+    """Products `X^T X` of weighted histories, updated after each period."""
 
     timeline: Timeline
     half_life: float
@@ -210,7 +216,7 @@ class RecencyAls(Baseline):
 def collect_weighted(
     timeline: Timeline, users: Int64, until: int, n_items: int, half_life: float
 ) -> tuple[sparse.csr_matrix, Int64]:
-    """Return weighted histories of the end of a period, and the ages of their entries."""
+    """Return the weighted histories at the end of a period, and the ages of their entries."""
     histories, times = timeline.collect_histories(users, until, n_items)
     ages = until - timeline.find_periods(times)
     weighted = histories.to_csr().astype(np.float32)
@@ -267,8 +273,8 @@ class BaselineContest:
 
         Args:
             cases: Cases of a period that is not before the last one.
-            side_information: What devices know.
-            names: Names of the baselines; none: all of them.
+            side_information: The side information of devices.
+            names: Names of the baselines. If empty, all of them.
         """
         if cases.period in list_trial_periods(self._timeline) and not self.choices:
             for name, baselines in self._baselines.items():
@@ -286,7 +292,7 @@ class BaselineContest:
         }
 
     def _keep_chosen(self) -> None:
-        """Drop all settings but the chosen ones, whose matrices are large."""
+        """Keep only the chosen settings; the matrices of others would fill the memory."""
         for name, baselines in self._baselines.items():
             if name not in self.choices:
                 means = [float(np.mean(gains)) for gains in self._gains[name] if gains]
@@ -313,8 +319,8 @@ def make_baselines(
         seed: Seed of the first item matrix of ALS.
         engine: `cuda` solves EASE on a graphics card, everything else with NumPy.
         threads: Threads of ALS; None: one for each core.
-        with_models: Whether EASE and ALS are among them; EASE is not where its dense matrices would
-            be too large.
+        with_models: Whether EASE and ALS are among them. EASE is left out if its dense matrices
+            would be too large.
     """
     baselines: dict[str, list[Baseline]] = {
         name: [RecentPopularity(timeline, {"periods": n}, once=once) for n in RECENT_PERIODS]

@@ -25,7 +25,8 @@ class Cases:
     users: Int64
     """Number of each tested person."""
     candidates: Candidates
-    """Histories of the end of the period before; nobody ever touches their negatives."""
+    """Histories at the end of the period before. Negatives are items that the person never touches,
+    not even later."""
     age: Int64
     """Number of epochs in which each touched item was in the catalogue."""
     touched: Int64
@@ -36,7 +37,7 @@ class Cases:
 
     @property
     def split(self) -> Split:
-        """Histories of the end of the period before, and the touched items."""
+        """Histories before the period, and the touched items."""
         return self.candidates.split
 
     @property
@@ -67,7 +68,7 @@ def select_cases(
     negatives_seed = int(stream(seed, "negs", part).integers(2**63))
     nothing_omitted = Split(ever, np.full(len(users), -1, np.int32), "latest", seed)
     drawn = sample_candidates(nothing_omitted, negatives, negatives_seed).items
-    # Who has touched nearly everything has no negatives and cannot be tested.
+    # People who have touched nearly everything have no negatives and cannot be tested.
     testable = np.flatnonzero(drawn[:, 0] >= 0)
     users, items = users[testable], items[testable]
     before, times = timeline.collect_histories(users, period - 1, size)
@@ -84,7 +85,10 @@ def select_cases(
 def _find_first_items(
     timeline: Timeline, period: int, people: int, rng: np.random.Generator, *, only_new: bool
 ) -> tuple[Int64, NDArray[np.int32]]:
-    """Return the tested users, ascending, and their items; several of one moment are drawn from."""
+    """Return the tested users, ascending, and their items.
+
+    If a person's first items have the same moment, one of them is drawn.
+    """
     entries = np.flatnonzero(timeline.periods == period)
     if only_new:
         arrival = timeline.arrival[timeline.histories.indices[entries]]

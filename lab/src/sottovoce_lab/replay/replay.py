@@ -1,9 +1,10 @@
 """A training without end over a data set in the order of its days, tested on the next period.
 
-Each period ends with an epoch, as in a live service. Everybody who has joined takes part by their
-own random draws, with the probability `share` of the terms, and never more often than a lifetime
-allows. They report from what they have touched by then. Items that arrive get rows of zeros. Before
-the epoch, the model of the last epoch is tested on this period: no test uses training data.
+Each period ends with an epoch, as in a live service. Each person who has joined takes part by
+random draws, with the probability `share` of the terms, and at most as often as the lifetime
+allows. Reports are made from the items that the person has touched until then. Items that arrive
+get rows of zeros. Before its epoch, a period is a test of the model of the last epoch. So no test
+uses training data.
 """
 
 import time
@@ -48,15 +49,15 @@ PARTICIPATION_PURPOSE = 4
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What is run and tested, besides the settings of the training."""
+    """Settings of a replay in addition to those of the training."""
 
     settings: Settings
     negatives: int = setting(99, "items that a person never touched, to rank against", min_value=1)
-    people: int = setting(2_000, "people who are tested in each period, at most", min_value=1)
+    people: int = setting(2_000, "maximum number of people tested in each period", min_value=1)
     tags: bool = True
     time: bool = True
     baseline_models: bool = True
-    """Whether to compare with EASE and ALS, besides recent popularity."""
+    """Whether to compare with EASE and ALS, and not only with recent popularity."""
     engine: str = AUTO_ENGINE
     engine_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -76,7 +77,7 @@ class Period:
     """One period and the epoch that ends it."""
 
     number: int
-    """From 0: the number of epochs before it."""
+    """Number of the period, from 0: the number of epochs before it."""
     state: TrainingState
     """The model after the epochs before it, with rows of zeros for items that arrive in it."""
     people: int
@@ -85,14 +86,9 @@ class Period:
     """Number of people who had touched anything by its end."""
     seconds: float
     tested: CaseResults | None
-    """None if nobody could be tested, as in the first period."""
+    """Test of this period; None if nobody could be tested, as in the first period."""
     tested_on_new: CaseResults | None
-    """The same for new items only, in the later periods."""
-
-    @property
-    def V(self) -> Float32:
-        """The item matrix of `state`."""
-        return self.state.V
+    """Test with new items only, in the later periods."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +105,13 @@ class Replay:
 
     @property
     def crowd(self) -> int:
-        """Fewest people who took part in an epoch."""
+        """Smallest number of people who took part in an epoch."""
         return min(period.people for period in self.periods)
 
     @cached_property
     def privacy_report(self) -> PrivacyReport:
-        """Cost of each person at most, among the people of the smallest epoch."""
-        event = self.plan.settings.event(len(self.periods[-1].V))
+        """Largest cost of a person, if every epoch had as few people as the smallest one."""
+        event = self.plan.settings.event(len(self.periods[-1].state.V))
         return make_privacy_report(event, self.crowd)
 
     def compute_curve(self, name: str) -> dict[int, float]:
@@ -156,7 +152,7 @@ def run_replay(
         plan.settings.seed,
         engine=plan.engine,
         threads=plan.engine_options.get("threads"),
-        # A replay that continues another one only shows how the model recovers.
+        # A replay that continues another one shows only how the model recovers.
         with_models=plan.baseline_models and after is None,
     )
     contest = BaselineContest(timeline, baselines, after.choices if after else choices)
@@ -169,7 +165,7 @@ def run_replay(
 def draw_participants(timeline: Timeline, settings: Settings) -> NDArray[np.bool_]:
     """Return who takes part in each period, periods x people, by the rule of devices."""
     everybody = np.arange(timeline.histories.n_users)
-    # People join at different times: their turns are counted one by one.
+    # People join at different times, so the turns of each person are counted.
     turns_left = np.full(len(everybody), settings.max_turns)
     takes = np.zeros((timeline.n_periods, len(everybody)), bool)
     for period in range(timeline.n_periods):
@@ -241,7 +237,7 @@ def _run_epoch(
     histories, times = timeline.collect_histories(users, state.epochs_done, len(state.V))
     if settings.asks_for_names:
         histories = find_latest(histories, times)
-    # Who takes part has been drawn already: in the engine, all of these people take part.
+    # The participants were drawn before. The engine gets only them, and all of them take part.
     everybody = replace(settings, lifetime=0)
     people = WholeParts(Part(People(histories, chosen=users)))
     with build_engine(plan.engine, people, everybody, **plan.engine_options) as engine:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sottovoce.core.recommending import WideModel, build_popularity_model, weigh_histories
 from sottovoce.core.tags import make_empty_tags
-from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
 from sottovoce.simulation.evaluation.lists import make_device_model
+from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
 from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
 from sottovoce.training import Settings
@@ -25,7 +25,7 @@ Float64 = NDArray[np.float64]
 MODEL_NAME = "model"
 FROZEN_NAME = "frozen"
 POPULARITY_NAME = "popularity"
-# Ends the name of a model that has neither tags nor the order of a history.
+# Suffix of the name of a model without side information.
 PLAIN_SUFFIX = " alone"
 # Metrics of ranks in the whole catalogue; the first one is drawn as a curve.
 CATALOGUE_METRICS: dict[str, Callable[[Ranks], float]] = {
@@ -44,13 +44,13 @@ class CaseRanks:
     """Ranks of one model in the cases of one period."""
 
     catalogue: Ranks
-    """Among all items that a person had not touched before."""
+    """Ranks among all items that a person had not touched before."""
     sampled: Ranks
-    """Among items that a person never touches."""
+    """Ranks among sampled items that a person never touches."""
 
     @classmethod
     def from_factors(cls, X: Float32, V: Float32, cases: Cases) -> CaseRanks:
-        """Rank by products of vectors."""
+        """Rank the cases by products of vectors."""
         tests = cases.whole_catalogue, cases.candidates
         return cls(*(rank_factors(X, V, candidates) for candidates in tests))
 
@@ -97,7 +97,7 @@ def rank_models(
 
 
 def rank_wide(wide: WideModel, cases: Cases, side_information: SideInformation) -> CaseRanks:
-    """Rank as devices do that have this model and side information."""
+    """Rank like devices that have this model and this side information."""
     X = solve_wide_vectors(wide, cases.split.train, side_information.weights)
     W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
     return CaseRanks.from_factors(X, W, cases)
@@ -121,7 +121,7 @@ def rank_by_counts(
 def collect_side_information(
     timeline: Timeline, cases: Cases, *, tags: bool, time: bool
 ) -> SideInformation:
-    """Return what devices know in the period of these cases, besides the model."""
+    """Return the side information of devices in the period of these cases."""
     split = cases.split
     columns = timeline.build_tags(cases.period) if tags else make_empty_tags(split.train.n_items)
     times = split.times if time else None

@@ -46,11 +46,11 @@ class Recovery:
     lost: float
     """Loss in the first period of other tastes."""
     gaps: list[float]
-    """What is missing after 0, 1, ... epochs, as a share of the loss; empty without a loss."""
+    """Share of the loss that remains after 0, 1, ... epochs; empty without a loss."""
 
     def count_epochs(self, regained: float) -> int | None:
         """Return the epochs until this share is regained for the first time; None: never."""
-        # Single periods are noisy: a gap is the mean of three neighbours.
+        # Single periods are noisy, so the gap is averaged over three neighbouring periods.
         for n in range(1, len(self.gaps)):
             if 1 - float(np.mean(self.gaps[n - 1 : n + 2])) >= regained:
                 return n
@@ -68,8 +68,8 @@ def average_later_periods(replays: Sequence[Replay]) -> dict[str, dict[str, Inte
 def average_periods(replays: Sequence[Replay], numbers: range) -> dict[str, dict[str, Interval]]:
     """Return the mean of each metric over some periods, by the name of the model.
 
-    It has the models that were tested in all of these periods in which anybody was; it is empty if
-    a replay tested nobody.
+    Periods in which nobody was tested are ignored. The result has the models that were tested in
+    all other periods. It is empty if there are none.
     """
     metrics = [[result.summarize() for result in _list(replay, numbers)] for replay in replays]
     if not all(metrics):

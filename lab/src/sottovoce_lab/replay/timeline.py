@@ -22,7 +22,7 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 
 Int64 = NDArray[np.int64]
-# A first period without a test, and later ones to test in.
+# Minimum number of periods: a first one without a test, and later ones with tests.
 MIN_PERIODS = 3
 # Number of items with similar popularity that exchange their identities when tastes change.
 ITEMS_PER_SWITCH_GROUP = 20
@@ -43,7 +43,7 @@ class Timeline:
     periods: Int64
     """Periods of the same entries, from 0."""
     rows: Int64
-    """The data's number of each item."""
+    """Number of each item in the data."""
     n_periods: int
 
     @classmethod
@@ -59,7 +59,7 @@ class Timeline:
         if n_periods < MIN_PERIODS:
             raise SettingsError(f"a replay needs at least {MIN_PERIODS} periods, got {n_periods}")
         periods = _cut_into_periods(data.timestamps, n_periods, data.name)
-        # Items that nobody touches arrive after the last period, which is never.
+        # Items that nobody touches get a period after the last one: they never arrive.
         arrival = np.full(data.histories.n_items, n_periods, np.int64)
         np.minimum.at(arrival, data.histories.indices, periods)
         # By arrival, so that the catalogue of each period is a prefix of all items.
@@ -168,8 +168,8 @@ class Timeline:
         rng = stream(seed, "swap")
         for start in range(0, n_arrived, ITEMS_PER_SWITCH_GROUP):
             group = by_popularity[start : start + ITEMS_PER_SWITCH_GROUP]
-            # Within a group of similar popularity, so that popularity alone recovers nothing of the
-            # switch.
+            # Exchange items within a group of similar popularity. Otherwise a model could recover
+            # from the switch by learning popularity only.
             other[group] = rng.permutation(group)
         indices = self.histories.indices
         return _replace_items(self, np.where(self.periods >= period, other[indices], indices))

@@ -249,7 +249,8 @@ class Interval:
 
     mean: float
     half_width: float | None
-    runs: int
+    values: tuple[float, ...]
+    """The number of each run."""
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> Self:
@@ -262,9 +263,11 @@ class Interval:
         if n == 0:
             raise DataError("a mean needs at least one run")
         if n == 1:
-            return cls(float(values[0]), None, 1)
-        t = float(special.stdtrit(n - 1, INTERVAL_QUANTILE))
-        return cls(float(np.mean(values)), t * float(np.std(values, ddof=1)) / sqrt(n), n)
+            return cls(float(values[0]), None, tuple(values))
+        half_width = float(special.stdtrit(n - 1, INTERVAL_QUANTILE)) * float(
+            np.std(values, ddof=1)
+        )
+        return cls(float(np.mean(values)), half_width / sqrt(n), tuple(values))
 
     def __str__(self) -> str:
         return f"{self.mean:.4f}" + ("" if self.half_width is None else f" ± {self.half_width:.4f}")

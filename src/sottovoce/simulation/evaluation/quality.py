@@ -92,13 +92,12 @@ def summarize(
     negatives: Int32 | None,
 ) -> Evaluation:
     """Return metrics of ranks and lists."""
-    n_hidden = np.diff(hidden.indptr)
+    n_hidden, touched = np.diff(hidden.indptr), histories.popularity()
     people = np.flatnonzero(n_hidden)
     result = Evaluation(people)
     for metric in metrics:
         name, cut = str(metric), lists[:, : metric.cutoff]
         if metric.kind in LIST_METRICS:
-            touched = histories.popularity()
             result[name] = measure_exposure(metric.kind, cut, touched, histories.n_users)
             if metric.kind == "novelty":
                 result.by_person[name] = compute_novelty(cut, touched, histories.n_users)[people]

@@ -28,7 +28,12 @@ export const loudest: Mechanism = {
   name: "loudest",
   parameters: {
     directions_seed: { minIn: () => 0, maxIn: () => Number.MAX_SAFE_INTEGER, isFree: true },
-    block: { minIn: () => 1, maxIn: () => MAX_BLOCK_ITEMS, mustBe: "a power of two", isFree: false },
+    block: {
+      minIn: () => 1,
+      maxIn: () => MAX_BLOCK_ITEMS,
+      mustBe: "a power of two",
+      isFree: false,
+    },
     // At most half of the signed directions can be loud. The parameter is free because
     // `loud_fraction` in the terms bounds it.
     loud: { minIn: () => 1, maxIn: countDirections, isFree: true },

@@ -162,7 +162,8 @@ export function formatLifetime(epochs: number, terms: { epochs: number }): strin
 }
 
 /**
- * Create the fold in which the limit can be changed. Its content is not updated while it is open.
+ * Create the collapsible section in which the limit can be changed. Its content is not updated
+ * while it is open.
  */
 function createLimitChange({ ask, announce }: Actions): View {
   const summary = h("summary", {}, "Change the limit");

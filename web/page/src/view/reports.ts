@@ -164,7 +164,7 @@ function formatSize({ epoch, state, reports, bytes }: LeftDevice): string {
   const stateSentence = {
     charged: "It waits to be sent.",
     sent: "It has left.",
-    dropped: "It came too late and was not counted.",
+    dropped: "It came too late: as far as this device knows it was not counted.",
   }[state];
   return (
     `Epoch ${epoch}: ${formatAmount(bytes.length)} bytes, which are ${formatAmount(reports.length)} × ` +

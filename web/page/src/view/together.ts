@@ -85,7 +85,7 @@ function createEpsilonView(): View {
 
 /**
  * Create the view of the statement, which is computed here from the signed terms. The operator's
- * own words are in a fold below.
+ * own words are in a collapsible section below.
  */
 function createStatementView(options: { statement: string; earlierEpsilon: number }): View {
   const plain = h("ul", { id: "statement", class: "terms" });
@@ -107,7 +107,10 @@ function createStatementView(options: { statement: string; earlierEpsilon: numbe
   };
 }
 
-/** Create the fold with the operator's own words. The figures above do not come from it. */
+/**
+ * Create the collapsible section with the operator's own words. The figures above it are computed
+ * from the signed terms.
+ */
 function createOperatorStatement(statement: string): HTMLElement {
   return h(
     "details",

@@ -1,3 +1,3 @@
 """The live system: its speed compared with the most that its cores can do, and its memory."""
 
-# No imports: worker processes import this package, and their memory is measured.
+# No imports, as in `sottovoce_lab.bench`.

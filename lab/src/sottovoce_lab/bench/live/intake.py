@@ -32,7 +32,7 @@ from sottovoce_lab.bench.timing import (
 
 # Connections over which batches are sent at the same time.
 N_CONNECTIONS = 64
-# CPU time is counted in steps of this length.
+# Linux counts CPU time in steps of this length; shorter times count as one step.
 CPU_CLOCK_SECONDS = 0.01
 # A proxy must be ready, and deliver its epoch, within this time.
 PROXY_TIMEOUT_SECONDS = 120.0

@@ -175,7 +175,7 @@ def _split(sealed: bytes, parts: int) -> Iterator[bytes]:
 
 
 class Workers:
-    """A context manager of processes that do the same job at the same time, one job or more."""
+    """Processes that do the same job at the same time; a context manager."""
 
     def __init__(self, processes: int):
         context = get_context("spawn")

@@ -1,4 +1,4 @@
-"""Attackers who push one item: what they want, and what they invent or send for it."""
+"""Attackers who push one item: how they plan changes of V, and what they send."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from sottovoce_lab.paper.poisoning.audience import ITEMS_SHOWN, Audience, Float3
 
 Strategy = Literal["history", "reports", "adaptive"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-# An invented history has the pushed item and `size` of the `pool` most popular ones, by method:
-# (size, pool). Of what was tried on seed 1000, with 5% of attackers, these gave a middling item
-# most exposure.
+# (size, pool) by method: an invented history has the pushed item and `size` of the `pool` most
+# popular ones. Of the pairs that were tried on seed 1000 with 5% of attackers, these gave the most
+# exposure to an item of middling popularity.
 INVENTED_SIZE_AND_POOL = {"paper": (80, 80), "loudest": (2, 20), "fcf": (3, 3)}
-# `reports` wants a row of this many times the length of the best-liked item's row.
+# The strategy `reports` aims at a row that is this many times as long as that of the best-liked
+# item.
 REPORTS_REACH = 1.25
-# Lengths of rows that `adaptive` tries, as multiples of the same row.
+# The strategy `adaptive` tries rows of these lengths, as multiples of the same length.
 ADAPTIVE_REACHES = (0.5, 0.8, 1.1, 1.5, 2.0, 3.0)
-# `adaptive` tries to please these shares of the people it knows: the nearest to see the item.
+# The strategy `adaptive` aims at these shares of the people whom it knows: at those whose lists
+# nearly have the item.
 ADAPTIVE_SHARES = (0.1, 0.4, 1.0)
 # Number of epochs that `adaptive` looks ahead.
 ADAPTIVE_HORIZON_EPOCHS = 5
@@ -34,7 +36,7 @@ MIN_LENGTH = 1e-300
 
 
 class Epoch(Protocol):
-    """What attackers know of an epoch of a training, and how they plan for it."""
+    """An epoch of a training as attackers see it: what they know, and what they can do."""
 
     @property
     def V(self) -> Float32:  # noqa: N802 - the paper's letter
@@ -56,7 +58,7 @@ def invent_histories(
 ) -> Histories:
     """Return a history for each attacker: the item and `size` of the `pool` most popular ones."""
     order = np.argsort(-honest.popularity(), kind="stable")
-    # The stream's name is part of the seed: another name would draw other histories.
+    # Keep the name of the stream: with another name, the same seed would draw other histories.
     popular, chance = order[order != item][:pool], stream(seed, "liars", 1)
     drawn = [chance.permutation(popular)[:size].tolist() for _ in range(attackers)]
     return Histories.from_lists([[item, *others] for others in drawn], honest.n_items)
@@ -64,19 +66,19 @@ def invent_histories(
 
 @dataclass(frozen=True, eq=False)
 class Attackers:
-    """People who leave the protocol to push one item."""
+    """People who depart from the protocol to push one item."""
 
     item: int
     known_people: Audience
     """People whose histories the attackers know."""
 
     def plan_reports(self, epoch: Epoch) -> Float64:
-        """Return what the strategy `reports` sends."""
+        """Return the reports of the strategy `reports`."""
         liked_rows = self._get_liked_rows(epoch.V)
         return epoch.plan([self._move_item(epoch.V, REPORTS_REACH * liked_rows[0])])
 
     def plan_adaptive(self, epoch: Epoch) -> Float64:
-        """Return what the strategy `adaptive` sends: the best plan for the people it knows."""
+        """Return the reports of the strategy `adaptive`, the best plan for the people it knows."""
         epochs = min(epoch.epochs_left, ADAPTIVE_HORIZON_EPOCHS)
 
         # A goal that takes several epochs is judged by the model that it leads to.

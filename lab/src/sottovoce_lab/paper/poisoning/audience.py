@@ -27,7 +27,7 @@ Ridge = Callable[[Float32], float]
 ITEMS_SHOWN = 10
 # Number of people whose histories the attackers know: friends, leaks, public profiles.
 KNOWN_PEOPLE = 300
-# Where an item lies among all items, from the least to the most popular.
+# Quantile of an item's popularity among all items, by the name of the band.
 POPULARITY_BANDS = {"cold": (0.0, 0.1), "middling": (0.45, 0.55), "popular": (0.95, 0.99)}
 # Vectors and gradients are divided by their lengths, but not by less than this.
 MIN_VECTOR_LENGTH = 1e-30
@@ -36,7 +36,7 @@ MIN_VECTOR_LENGTH = 1e-30
 def draw_targets(train: Histories, seed: int) -> dict[str, int]:
     """Draw one item of each popularity band."""
     order = np.argsort(train.popularity(), kind="stable")
-    # The stream's name is part of the seed: another name would draw other items.
+    # Keep the name of the stream: with another name, the same seed would draw other items.
     chance, n = stream(seed, "liars"), train.n_items
     return {
         name: int(order[chance.integers(int(low * n), max(int(high * n), int(low * n) + 1))])
@@ -93,7 +93,7 @@ class Audience:
         return float(np.minimum(ITEMS_SHOWN / rank, 1.0).mean())
 
     def compute_distances(self, V: Float32) -> Float64:
-        """Return the score that the item lacks to be shown, over the length of each vector.
+        """Return the score that the item lacks to be shown, divided by the length of each vector.
 
         It is 0 for people who see the item and for those outside the audience.
         """
@@ -112,7 +112,7 @@ class Audience:
 
 
 def solve_vectors(V: Float32, histories: Histories, alpha: float, regularization: float) -> Float32:
-    """Return what `core.solve_user_vectors` returns, faster and not exact to the last bit."""
+    """Solve user vectors like `core.solve_user_vectors`, but faster and with rounding errors."""
     table, gram, factors = build_outer_table(V), compute_gram(V), V.shape[1]
     diagonal = np.arange(factors)
     parts = []

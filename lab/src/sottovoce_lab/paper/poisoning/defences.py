@@ -1,4 +1,4 @@
-"""What a server can do against attackers."""
+"""Defences of a server against attackers."""
 
 from typing import Literal, get_args
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sottovoce.data.streams import stream
 
-# - "caps": a direction counts no more often than honest people would report it.
+# - "caps": a direction counts at most as often as honest people would report it.
 # - "rows": caps, and no item moves much farther than the others. The live server has this.
 # - "medians": the median estimate of sub-crowds counts.
 Defence = Literal["none", "caps", "rows", "medians"]
@@ -19,6 +19,7 @@ SUB_CROWD_COUNT = 5
 
 def assign_sub_crowds(people: int, seed: int, epoch: int) -> NDArray[np.int64]:
     """Return the sub-crowd of each person in an epoch; sub-crowds have equal sizes."""
-    # A proxy would have to draw them: a server cannot tell which reports are one person's.
+    # A proxy would have to draw the sub-crowds, because a server cannot tell which reports are from
+    # the same person.
     chance = stream(seed, "group", epoch)
     return chance.permutation(np.arange(people) % SUB_CROWD_COUNT)

@@ -66,8 +66,8 @@ ATTACKERS_NOTE = (
     "published last, and push down better-ranked items with what is left."
 )
 DEFENCES_NOTE = (
-    "Caps: on how often one report counts. Rows: caps, and no item moves farther in an epoch than "
-    "three quarters of all, as the live server has it by default. Medians: of "
+    "Caps: a limit on how often one report counts. Rows: caps, and no item moves farther in an "
+    "epoch than three quarters of all, as the live server has it by default. Medians: of "
     f"{SUB_CROWD_COUNT} sub-crowds of people; a server that gets shuffled reports cannot form "
     "them. Caps and medians are tried against adaptive attackers who push a cold item. FCF: a "
     "gradient longer than the longest honest one is refused, and there are no reports to cap."
@@ -77,7 +77,7 @@ NOTES = [EXPOSURE_NOTE, ATTACKERS_NOTE, DEFENCES_NOTE]
 
 @dataclass(frozen=True)
 class Attack:
-    """What is attacked, by which strategy, and how many attackers push which item."""
+    """An attack: method and defence, strategy, pushed item, and share of attackers."""
 
     attacked: AttackedMethod
     attacker: Strategy
@@ -91,13 +91,13 @@ def _list_defences(attacked: AttackedMethod) -> tuple[Defence, ...]:
 
 
 def _list_defences_against(attack: Attack) -> tuple[Defence, ...]:
-    """Return those of the live server, and all of them against the strongest attack."""
+    """Return the defences of the live server, and all defences against the strongest attack."""
     strongest = (STRATEGIES[-1], next(iter(POPULARITY_BANDS)))
     is_strongest = (attack.attacker, attack.pushed) == strongest
     return _list_defences(attack.attacked) if is_strongest else ("none", "rows")
 
 
-# Every method under each of its defences, without attackers.
+# Each method with each of its defences, without attackers.
 UNATTACKED = [
     (attacked, defence) for attacked in ATTACKED_METHODS for defence in _list_defences(attacked)
 ]
@@ -211,7 +211,7 @@ class PoisoningExperiment(Experiment):
         return Table(f"{self.name}-cost", title, headings, rows, records)
 
     def _list_claims(self) -> Iterator[str]:
-        """Yield what can be claimed of each method under each defence, by the worst of all runs."""
+        """Yield a sentence about each method under each defence, by the worst of all runs."""
         people, _ = self.scale.count_users_and_items(self._get_size())
         for attacked, defence in UNATTACKED:
             claims = []
@@ -230,7 +230,7 @@ class PoisoningExperiment(Experiment):
         """Return the largest rise of exposure with at most this share of attackers."""
         rises = []
         for attack in self._list_attacks():
-            # With fewer attackers, too: some of them may do nothing.
+            # An attack with fewer attackers counts too, because some attackers may do nothing.
             if attack.attacked == attacked and attack.share <= share:
                 metric = get_exposure_metric(attack.pushed)
                 after = self.reader.read_values(self._get_attacked(attack, defence), metric)

@@ -1,4 +1,4 @@
-"""FCF learning without privacy (FCF) under attack: attackers send gradients of choice.
+"""FCF, which has no privacy, under attack: attackers send gradients of their choice.
 
 Two assumptions favour the server: it rejects a gradient longer than the longest honest one, and
 its line search sees only the curvatures of honest people.
@@ -30,7 +30,7 @@ STEP_ROUNDS = 4
 
 @dataclass(frozen=True, eq=False)
 class GradientSystem:
-    """Honest people of FCF, attackers who send gradients of choice, and the server."""
+    """Honest people of FCF, attackers who send gradients of their choice, and the server."""
 
     histories: Histories
     attackers: int

@@ -1,4 +1,4 @@
-"""A training of ours under attack: people send reports, and attackers send reports of choice.
+"""A training under attack: people send reports, and attackers send reports of their choice.
 
 Attackers want a change of V. The server's estimate is linear in the sums of signs, so the inverse
 of the estimate says which reports make this change.
@@ -63,7 +63,7 @@ def _(mechanism: Loudest, estimate: Float64, n_reports: int) -> Float64:
 
 @singledispatch
 def expect_estimate(mechanism: Mechanism, V: Float32, X: Float32, histories: Histories) -> Float64:
-    """Return about the mean estimate of these people."""
+    """Return approximately the estimate from the mean of these people."""
     raise NotImplementedError(mechanism.name)
 
 
@@ -83,11 +83,11 @@ def _(mechanism: Loudest, V: Float32, X: Float32, histories: Histories) -> Float
 
 
 def spend_reports(wanted: Float64, budget: float, limits: Float64) -> Float64:
-    """Return the largest of the wanted sums that a budget of reports affords.
+    """Cut the wanted sums down to a number of reports; the largest sums are kept.
 
     Args:
         wanted: Sum of signs of each direction.
-        budget: Number of reports.
+        budget: Number of reports that can be sent.
         limits: Largest number of reports of each direction.
 
     >>> spend_reports(np.array([3.0, -5.0, 1.0]), 7.0, np.array([9.0, 4.0, 9.0])).tolist()
@@ -103,7 +103,7 @@ def spend_reports(wanted: Float64, budget: float, limits: Float64) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class ReportSystem:
-    """Honest people, attackers who send reports of choice, and the server."""
+    """Honest people, attackers who send reports of their choice, and the server."""
 
     engine: Engine
     honest: int
@@ -135,7 +135,7 @@ class ReportSystem:
 
     @property
     def honest_reporters(self) -> int:
-        """About the number of honest people who take part in an epoch."""
+        """Approximate number of honest people who take part in an epoch."""
         return round(self.honest * self.settings.share)
 
     @property
@@ -244,7 +244,7 @@ class ReportEpoch:
 
     @cached_property
     def row_limit(self) -> float:
-        """About the length to which a server clips the rows of its estimate."""
+        """Approximate length to which a server clips the rows of its estimate."""
         usual = self._honest_estimate + self.system.noise
         return DEFAULT_ROW_LIMIT * measure_typical_row_length(usual, self.system.settings.memory)
 
@@ -272,7 +272,7 @@ class ReportEpoch:
             return apply_update(self.V, median, epochs_done, settings)
         counts = count_reports(reports, mechanism.n_directions)
         if defence in DEFENCES_WITH_CAPS:
-            # As a live server does it: what no crowd of honest people sends is cut off.
+            # As on a live server, counts beyond what honest people send are cut off.
             counts = cap_counts(counts, mechanism.event(1, 1))
         row_limit = DEFAULT_ROW_LIMIT if defence == "rows" else 0.0
         n_reports = int(counts.sum())
@@ -282,9 +282,9 @@ class ReportEpoch:
         )
 
     def draw_false_reports(self, plan: Float64) -> UInt32:
-        """Return the attackers' reports; those left over by the plan are uniformly random."""
+        """Return the attackers' reports; reports that the plan does not need are random."""
         system = self.system
-        # The stream's name is part of the seed: another name would draw other reports.
+        # Keep the name of the stream: with another name, the same seed would draw other reports.
         chance, n = stream(system.settings.seed, "lies", self.number), len(plan)
         # Rounded up or down at random, so that the mean is the plan.
         counts = np.floor(np.abs(plan) + chance.random(n)).astype(np.int64)

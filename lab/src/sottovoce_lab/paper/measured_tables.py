@@ -1,0 +1,288 @@
+"""Tables of the report from the numbers that `sottovoce paper` writes for each experiment.
+
+A file has a row for each number of a table: what it is of, and its values by seed. Labels and
+settings stand in it as they were when it was measured, so no table changes with the planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sottovoce.simulation.evaluation.metrics import Interval
+from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
+from sottovoce_lab.paper.frontier import NAME_COUNTING, TARGET_QUALITIES, VIEWS
+from sottovoce_lab.paper.main_table import MAX_CENTRAL_EPSILON, METRIC_LABELS
+from sottovoce_lab.paper.tables import (
+    NO_VALUE,
+    Table,
+    format_budget,
+    format_interval,
+    make_records,
+)
+
+# The data sets of the main table, by the number of their people in the report.
+MAIN_DATA = {"75,040": "netflix-75k", "40,000": "netflix-fresh-40k"}
+# The numbers of all replays of the Netflix subset.
+REPLAY_FILE = "replay-netflix-75k.csv"
+# Rows of these methods are what reports add to popularity.
+OWN_PREFIX = "ours"
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """How the rows of files become a table."""
+
+    files: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Columns of the files that name a row of the table."""
+    columns: Mapping[str, Mapping[str, str]]
+    """Heading of each column, and the values that its rows of the files have."""
+    has_budgets: bool = False
+    means_only: bool = False
+    has_differences: bool = False
+    """Whether differences from popularity are shown instead of means."""
+    prefix: str = ""
+    """How the first key of a shown row begins."""
+
+    def build(self, name: str, folder: Path) -> Table:
+        """Build the table."""
+        records = [
+            row for file in self.files if (folder / file).exists()
+            for row in read_csv(folder / file) if row[self.keys[0]].startswith(self.prefix)
+        ]  # fmt: skip
+        keys = dict.fromkeys(tuple(row[key] for key in self.keys) for row in records)
+        lines = [
+            (*key, *budgets, *numbers)
+            for key in keys
+            for own in [select_rows(records, **dict(zip(self.keys, key, strict=True)))]
+            for numbers in [[self._format(select_rows(own, **w)) for w in self.columns.values()]]
+            for budgets in [_format_budgets(own) if self.has_budgets else ()]
+            if set(numbers) != {NO_VALUE}
+        ]
+        budgets = ("local", "central") if self.has_budgets else ()
+        headings = (*self.keys, *budgets, *self.columns)
+        return Table(name, name, headings, lines, [{"rows": len(lines)}])
+
+    def _format(self, rows: Sequence[CellRow]) -> str:
+        if not rows:
+            return NO_VALUE
+        row = rows[0]
+        if self.has_differences:
+            numbers = [row.get(part) for part in ("difference", "low", "high")]
+            if not all(numbers):
+                return NO_VALUE
+            difference, low, high = (f"{float(number or 0):+.4f}" for number in numbers)
+            return f"{difference} ({low} to {high})"
+        interval = Interval.from_values([float(value) for value in row["values"].split()])
+        return f"{interval.mean:.3f}" if self.means_only else format_interval(interval)
+
+
+def _format_budgets(rows: Sequence[CellRow]) -> tuple[str, ...]:
+    """Return the local and the central budget, which are empty where there is none."""
+    texts = []
+    for name in ("local", "central"):
+        value = float(rows[0][name]) if rows[0][name] else None
+        # No crowd hides reports of a larger central budget.
+        is_shown = name == "local" or value is None or value <= MAX_CENTRAL_EPSILON
+        text = "" if value is None else format_budget(value)
+        texts.append(text if is_shown else f"above {MAX_CENTRAL_EPSILON:g}")
+    return tuple(texts)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The least budget of each method for a quality, from all points that were measured."""
+
+    files: tuple[str, ...] = ("frontier.csv",)
+
+    def build(self, name: str, folder: Path) -> Table:
+        """Build the table."""
+        points = read_csv(folder / self.files[0])
+        methods = list(dict.fromkeys(point["method"] for point in points))
+        lines = [
+            (f"{target:.2f}", *(self._find_budgets(points, method, target) for method in methods))
+            for target in TARGET_QUALITIES
+        ]
+        return Table(name, name, ("HR@10", *methods), lines, [{"rows": len(lines)}])
+
+    def _find_budgets(self, points: Sequence[CellRow], method: str, target: float) -> str:
+        """Return the local and in brackets the central budget, or nothing if out of reach."""
+        reached = [p for p in select_rows(points, method=method) if float(p["mean"]) >= target]
+        if not reached:
+            return NO_VALUE
+        local, central = (
+            format_budget(min(float(point[view]) for point in reached)) for view in VIEWS
+        )
+        # Reports that name items have no central figure: their local one stands for it.
+        return local if method == NAME_COUNTING else f"{local} ({central})"
+
+
+def list_replay_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the numbers of the later periods of a replay, from its JSON file.
+
+    Args:
+        replay: Content of a file of `sottovoce replay --json`.
+    """
+    settings, runs = replay["settings"], replay["runs"]
+    later = [
+        [
+            one
+            for one in run["periods"]
+            if one["epochs"] > settings["periods"] // 2 and one["tested"]
+        ]
+        for run in runs
+    ]
+    rows = []
+    for model, metrics in replay["later"].items():
+        for metric in metrics:
+            means = [
+                sum(one["quality"][model][metric] for one in periods) / len(periods)
+                for periods in later
+            ]
+            about = {"half_life": f"{settings['half_life']:g}", "model": model, "metric": metric}
+            rows += make_records(Interval.from_values(means), **about)
+    return rows
+
+
+def _list_main_pivots() -> dict[str, Pivot]:
+    pivots = {}
+    for data in MAIN_DATA.values():
+        columns = {
+            f"{split}: {label}": {"split": split, "metric": metric}
+            for split in ("random", "latest")
+            for metric, label in METRIC_LABELS.items()
+        }
+        files = tuple(f"main-{data}-{split}.csv" for split in ("random", "latest"))
+        pivots[f"main-{data}"] = Pivot(files, ("method",), columns, has_budgets=True)
+        for split in ("random", "latest"):
+            pivots[f"adds-{data}-{split}"] = Pivot(
+                (f"main-{data}-{split}.csv",),
+                ("method",),
+                {label: {"metric": metric} for metric, label in METRIC_LABELS.items()},
+                has_differences=True,
+                prefix=OWN_PREFIX,
+            )
+    return pivots
+
+
+PIVOTS: dict[str, Pivot | Targets] = {
+    **_list_main_pivots(),
+    "table4": Pivot(
+        ("table4.csv",),
+        ("users", "items"),
+        {
+            label: {"method": method}
+            for method, label in (("loudest", "ours"), ("mf", "MF-NP"), ("popularity",) * 2)
+        },
+    ),
+    "fig2": Pivot(
+        ("fig2.csv",),
+        ("users", "epsilon"),
+        {f"k {k}": {"method": "loudest", "reports": str(k)} for k in (1, 50, 100, 250)},
+        means_only=True,
+    ),
+    "fig3": Pivot(
+        ("fig3.csv",),
+        ("users", "reports"),
+        {f"epoch {n}": {"method": "loudest", "epoch": str(n)} for n in (1, 10, 20, 30)},
+    ),
+    "table5": Pivot(
+        ("table5.csv",), ("method",), {"latest": {"metric": "hr@10"}}, has_budgets=True
+    ),
+    "table5-time": Pivot(
+        ("table5-time.csv",),
+        ("method",),
+        {
+            f"{split}{', with order' * (kind == 'time')}": {"split": split, "known": kind}
+            for split in ("latest", "date")
+            for kind in ("alone", "time")
+        },
+    ),
+    "equal-local": Pivot(
+        ("equal-local.csv",),
+        ("method",),
+        {f"local {b:,}": {"budget": f"{b:.1f}"} for b in (10, 50, 5_000)},
+    ),
+    "equal-central": Pivot(
+        ("equal-central.csv",),
+        ("method",),
+        {f"central {b:g}": {"budget": f"{b}"} for b in (0.32, 1.0, 2.12)},
+    ),
+    "late": Pivot(
+        ("late.csv",),
+        ("method",),
+        {
+            f"{label}{', tags' * (kind == 'tags')}": {"metric": metric, "known": kind}
+            for kind in ("alone", "tags")
+            for metric, label in (("recall@20", "Recall@20"), ("ndcg@100", "NDCG@100"))
+        },
+        has_budgets=True,
+    ),
+    "people-history": Pivot(
+        ("people-history-kept.csv",),
+        ("method",),
+        {f"fifth {n} of people": {"fifth": str(n)} for n in range(1, 6)},
+    ),
+    "people-item": Pivot(
+        ("people-item-kept.csv",),
+        ("method",),
+        {f"fifth {n} of items": {"fifth": str(n)} for n in range(1, 6)},
+    ),
+    "frontier": Targets(),
+    "attacker": Pivot(
+        ("attacker.csv",),
+        ("preset", "question"),
+        {guess: {"guess": guess} for guess in ("linked", "unlinked")},
+        has_budgets=True,
+    ),
+    "replay": Pivot(
+        (REPLAY_FILE,),
+        ("model", "half_life"),
+        {
+            "HR@10 all": {"metric": "hr@10"},
+            "HR@50 all": {"metric": "hr@50"},
+            "NDCG@100 all": {"metric": "ndcg@100"},
+            "HR@10 of 100": {"metric": "hr@10 sampled"},
+        },
+    ),
+    "known": Pivot(
+        ("known.csv",),
+        ("method", "split"),
+        {
+            label: {"known": kind}
+            for kind, label in (
+                ("alone", "alone"), ("tags", "with tags"), ("time", "with order"),
+                ("both", "with both"),
+            )
+        },
+    ),
+}  # fmt: skip
+
+
+def build_measured_tables(folder: Path) -> dict[str, Table]:
+    """Return the tables whose files are in the folder, by name."""
+    return {
+        name: pivot.build(name, folder)
+        for name, pivot in PIVOTS.items()
+        if any((folder / file).exists() for file in pivot.files)
+    }
+
+
+def find_measured(folder: Path, data: str) -> dict[str, Path]:
+    """Return which files of a folder of results the tables are made of, by their new names.
+
+    Args:
+        folder: Results of `sottovoce paper`.
+        data: The data set of these results; files of the main table have its name in theirs.
+    """
+    names = {file for pivot in PIVOTS.values() for file in pivot.files}
+    sources = {name: folder / name.replace(f"-{data}-", "-", 1) for name in names}
+    is_main = {name: name.startswith("main-") for name in names}
+    return {
+        name: path
+        for name, path in sources.items()
+        if path.exists() and (not is_main[name] or path.name != name)
+    }
