@@ -106,14 +106,13 @@ function checkMechanism(manifest: Manifest): void {
   for (const [name, rule] of Object.entries(parameters)) {
     const [min, max] = [rule.minIn(manifest), rule.maxIn(manifest)];
     const value = strict.parseWhole(terms.parameters[name], min, max, `terms: ${name}`);
-    if (rule.mustBe && !hasForm(value, rule.mustBe)) {
-      throw new ProtocolError(`terms: ${name}: must be ${rule.mustBe}, not ${value}`);
+    if (rule.isPowerOfTwo && value !== 2 ** Math.round(Math.log2(value))) {
+      throw new ProtocolError(`terms: ${name}: must be a power of two, not ${value}`);
     }
   }
-  if (countDirections(manifest) > MAX_DIRECTIONS) {
-    throw new ProtocolError(
-      `manifest: ${countDirections(manifest)} directions do not fit a report`,
-    );
+  const directions = countDirections(manifest);
+  if (directions > MAX_DIRECTIONS || !Number.isInteger(directions)) {
+    throw new ProtocolError(`manifest: ${directions} directions do not fit a report`);
   }
   if (computeLoudFraction(manifest) > terms.loudFraction) {
     throw new ProtocolError("manifest: more directions are loud than the terms allow");
@@ -121,16 +120,12 @@ function checkMechanism(manifest: Manifest): void {
   // Fewer loud directions hide better in a crowd, but worse among dummies. With dummies, the number
   // of loud directions must be the stated one, rounded down. Every promise already includes the
   // loss by this rounding.
-  const oneMore = computeLoudFraction(manifest) + 0.5 / countDirections(manifest);
+  const oneMore = computeLoudFraction(manifest) + 0.5 / directions;
   const minFraction = MIN_LOUD_RATIO * terms.loudFraction;
   const tooFew = oneMore <= terms.loudFraction || computeLoudFraction(manifest) < minFraction;
   if (terms.dummies > 0 && tooFew) {
     throw new ProtocolError("manifest: fewer directions are loud than the terms say");
   }
-}
-
-function hasForm(value: number, form: "even" | "a power of two"): boolean {
-  return form === "even" ? value % 2 === 0 : value === 2 ** Math.round(Math.log2(value));
 }
 
 const SIGNED_KIND: SignedKind = { name: "manifest", magic: "SVM2", maxBytes: MAX_MANIFEST_BYTES };

@@ -31,9 +31,9 @@ function example(mechanism: Mechanism, items: number, factors: number, seed: num
   const V: Matrix = { values, rows: items, columns: factors };
   const manifest = manifestWith({ items });
   const parameters = Object.fromEntries(
-    Object.entries(mechanism.parameters).map(([name, { minIn, mustBe }]) => {
+    Object.entries(mechanism.parameters).map(([name, { minIn }]) => {
       const least = minIn(manifest);
-      return [name, mustBe === "even" ? least + (least % 2) : least];
+      return [name, mechanism.asksForNames ? least + (least % 2) : least];
     }),
   );
   const terms = { mechanism: mechanism.name, parameters, factors, reports: 50 };

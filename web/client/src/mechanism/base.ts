@@ -35,8 +35,7 @@ export interface Parameter {
    * valid.
    */
   readonly maxIn: (manifest: Manifest) => number;
-  /** What the value must be, besides a whole number within these bounds. */
-  readonly mustBe?: "even" | "a power of two";
+  readonly isPowerOfTwo?: true;
   /**
    * Whether the parameter may change under accepted terms. No promise depends on such a parameter.
    */

@@ -31,7 +31,7 @@ export const loudest: Mechanism = {
     block: {
       minIn: () => 1,
       maxIn: () => MAX_BLOCK_ITEMS,
-      mustBe: "a power of two",
+      isPowerOfTwo: true,
       isFree: false,
     },
     // At most half of the signed directions can be loud. The parameter is free because

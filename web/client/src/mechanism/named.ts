@@ -29,10 +29,10 @@ export const named: Mechanism = {
     names: {
       minIn: ({ items }) => items + 1,
       maxIn: () => 2 * MAX_ITEMS,
-      mustBe: "even",
       isFree: false,
     },
   },
+  // A half is refused with the manifest, so K is even.
   countDirections: ({ terms }) => countNames(terms) / 2,
   computeLoudFraction: ({ terms }) => 1 / countNames(terms),
   makeReports,
