@@ -11,7 +11,7 @@ import { readFile } from "node:fs/promises";
 
 const SEEN = Symbol("seen");
 const DEFINITION_PATTERN =
-  /Object\.defineProperty\(this, "(\w+)", \{\s+enumerable: true,\s+configurable: true,\s+writable: true,\s+value: ([^]+?)\n {8}\}\);/g;
+  /Object\.defineProperty\(this, "(\w+)", \{\s+enumerable: true,\s+configurable: true,\s+writable: true,\s+value: ([\s\S]+?)\n {8}\}\);/g;
 
 export const hpke = {
   name: "hpke",

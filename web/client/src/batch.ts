@@ -104,10 +104,10 @@ export function findReportedRows(
   { signed, catalogue }: Pick<Reportable, "signed" | "catalogue">,
   touched: ReadonlyMap<string, number>,
 ): number[] {
-  const known = [...touched].filter(([id]) => catalogue.rowsById.has(id));
-  const latest = known.reduce((most, [, moment]) => Math.max(most, moment), 0);
+  const listed = [...touched].filter(([id]) => catalogue.rowsById.has(id));
+  const latest = listed.reduce((most, [, moment]) => Math.max(most, moment), 0);
   const hasNames = asksForNames(signed.manifest.terms);
-  const reported = known.filter(([, moment]) => !hasNames || moment === latest);
+  const reported = listed.filter(([, moment]) => !hasNames || moment === latest);
   return findRows(
     catalogue,
     reported.map(([id]) => id),

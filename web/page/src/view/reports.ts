@@ -173,7 +173,7 @@ function formatSize({ epoch, state, reports, bytes }: LeftDevice): string {
 }
 
 function createExplanation({ titles }: LeftDevice): HTMLElement[] {
-  const [content, kept] =
+  const [content, meaningOfKept] =
     titles === null
       ? [
           "A direction is one of many public ways in which the model could be moved; the sign says " +
@@ -196,7 +196,7 @@ function createExplanation({ titles }: LeftDevice): HTMLElement[] {
       { class: "note" },
       "The coin is known to you alone. ",
       h("b", {}, "kept"),
-      kept,
+      meaningOfKept,
       ...(titles === null ? turned : []),
       h("b", {}, "random"),
       ": drawn by chance, it says nothing of you.",
