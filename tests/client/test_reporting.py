@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.client.reporting import make_batch
+from sottovoce.client.reporting import find_reported_rows, make_batch
 from sottovoce.client.timing import compute_lead
-from sottovoce.core import MECHANISMS, Histories, bounds, draw_os_words, solve_user_vectors
+from sottovoce.core import MECHANISMS, Histories, Named, bounds, draw_os_words, solve_user_vectors
 from sottovoce.protocol import (
     Release,
     encode_items,
@@ -88,3 +88,19 @@ def test_batch_of_the_longest_history_is_made_within_the_lead(
     built.reports(V, x, own, draw_os_words(1, 1))
     assert time.process_time() - begun < compute_lead(one)
     assert len(touched) == bounds.MAX_HISTORY_ITEMS
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_reports_are_made_of_all_items_or_of_those_of_the_latest_moment(mechanism: str) -> None:
+    built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
+    world = World(
+        mechanism=mechanism,
+        parameters=built.public_parameters(),
+        loud_fraction=built.loud_fraction,
+    )
+    release = Release(world.signed(1), world.items(1), world.catalogue)
+    # The latest moment has only an item that the catalogue does not know.
+    moments = {item(4): 2, item(1): 1, item(3): 2, "gone": 9}
+    expected = [3, 4] if mechanism == Named.name else [1, 3, 4]
+    assert find_reported_rows(release, moments) == expected
+    assert find_reported_rows(release, {}) == []

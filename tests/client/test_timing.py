@@ -32,10 +32,9 @@ from sottovoce.core import MECHANISMS
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Manifest, Terms
 from sottovoce.protocol.terms import TERM_RULES
+from sottovoce.training import Settings
 from tests.cases import format_cases
-from tests.client.world import (
-    World,
-)
+from tests.client.world import FACTORS, ITEMS, FakeProxy, World
 from tests.protocol.examples import manifest, terms
 from tests.protocol.test_terms import BETTER_VALUES, WORSE_VALUES
 
@@ -318,3 +317,50 @@ def test_time_of_fetching_a_token_does_not_reveal_its_use(is_planted: bool) -> N
 
 if __name__ == "__main__":
     write()
+
+
+NAMES = {"mechanism": "named", "parameters": {"names": 10}, "loud_fraction": 0.1}
+DAY_SECONDS = 86_400
+
+
+@given(st.floats(0, 0.999), st.integers(0, 2**64 - 1))
+def test_names_leave_in_the_last_quarter_of_a_long_epoch(begun: float, word: int) -> None:
+    """A device that begins later sends in what is left of the quarter."""
+    one = manifest(**NAMES, opens=OPENS, closes=OPENS + 7 * DAY_SECONDS)
+    now, lead = OPENS + begun * 7 * DAY_SECONDS, compute_lead(one)
+    drawn = iter([bytes(8), word.to_bytes(8, "little")])
+    send_at = draw_plan(one, 1, now, 3_600.0, lambda _: next(drawn)).send_at
+    assert send_at >= max(now + lead, one.closes - 7 * DAY_SECONDS / 4)
+    if now + 2 * lead < one.closes:
+        assert send_at <= one.closes - lead
+
+
+@pytest.mark.parametrize("changes", [{"closes": OPENS + 3 * DAY_SECONDS}, {"mechanism": "loudest"}])
+def test_other_reports_leave_within_an_hour(changes: dict[str, Any]) -> None:
+    taste = {} if "mechanism" in changes else NAMES
+    one = manifest(**taste, **{"opens": OPENS, "closes": OPENS + 7 * DAY_SECONDS, **changes})
+    drawn = iter([bytes(8), b"\xff" * 8])
+    send_at = draw_plan(one, 1, OPENS, 3_600.0, lambda _: next(drawn)).send_at
+    assert send_at <= OPENS + compute_lead(one) + 3_600
+
+
+def test_a_sync_before_the_last_quarter_ends_and_a_later_one_reports(tmp_path: Path) -> None:
+    built = Settings.preset("named", factors=FACTORS).build(ITEMS)
+    week = 7 * DAY_SECONDS
+    world = World(
+        mechanism="named",
+        parameters=built.public_parameters(),
+        loud_fraction=built.loud_fraction,
+        opens=0,
+        closes=week,
+    )
+    proxy = FakeProxy(world)
+
+    def sleep(seconds: float) -> None:
+        world.now += seconds
+
+    with world.create(tmp_path) as client:
+        early = client.sync(proxy, sleep=sleep, jitter=3_600.0)
+        assert (early.outcome, early.spent) == ("too early", 0)
+        world.now = week - 3_700.0
+        assert client.sync(proxy, sleep=sleep, jitter=3_600.0).outcome == "sent"

@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.core import sum_signs
+from sottovoce.core import count_reports, sum_signs
+from sottovoce.core.recommending import estimate_popularity
 from sottovoce.errors import SettingsError, UnavailableError
-from sottovoce.protocol import SEALED_BYTES, encode_items
+from sottovoce.protocol import SEALED_BYTES, Item, encode_items
 from sottovoce.protocol.contact import CROWD_ENOUGH
-from sottovoce.server.publisher import sum_crowds
-from sottovoce.training import Participation, compute_next_items, make_first_items
+from sottovoce.server.publisher import LearntModel, sum_crowds
+from sottovoce.training import (
+    NameCounts,
+    Participation,
+    Settings,
+    compute_next_items,
+    make_first_items,
+)
 from sottovoce.training.items import DEFAULT_ROW_LIMIT
 from tests.protocol.examples import manifest as make_manifest
 from tests.server.world import ITEMS, TRAINING, MakeWorld, World, seal, to_chunk
@@ -280,3 +287,44 @@ def test_the_crowd_grows_at_most_to_ten_times_the_first(
     with pytest.raises(SettingsError, match=r"\b1\b.*\b21\b"):
         worker.server.tick()
     assert grown.now > 1100
+
+
+# A training of names.
+
+NAMING = Settings.preset("named", reports=5, epochs=5, half_life=1.0)
+
+
+def test_names_are_counted_with_a_memory(make_world: MakeWorld, url: str) -> None:
+    world = make_world(url, training=NAMING)
+    names = NameCounts.make_empty(ITEMS)
+    for seed in range(3):
+        signed = world.close_epoch()
+        assert np.array_equal(world.load_model(signed), names.make_items(1))
+        mechanism, reports = signed.manifest.build(), world.draw_reports(300, seed)
+        world.apply(signed, world.make_chunk(signed, reports))
+        counts = count_reports(reports, mechanism.n_directions)
+        assert np.array_equal(world.get_sums(seed + 1), counts)
+        names = names.add_epoch(mechanism, counts, 300, fade=0.5)
+    assert np.array_equal(world.load_model(), names.make_items(1))
+
+
+def test_counts_of_names_move_with_their_items() -> None:
+    items = [Item(name, name) for name in "abc"]
+    table = np.arange(12.0).reshape(4, 3)
+    model = LearntModel(np.array([[1], [2], [3]], np.float32), NameCounts(table))
+    moved = model.move(items, [items[2], Item("new", "new"), items[0]])
+    assert moved.V.ravel().tolist() == [3, 0, 1]
+    assert moved.names is not None
+    assert moved.names.table.tolist() == [[row[2], 0, row[0]] for row in table.tolist()]
+
+
+def test_names_and_tastes_inherit_popularity_from_each_other() -> None:
+    V = np.random.default_rng(0).random((6, 2)).astype(np.float32)
+    named = LearntModel(V, None).inherit(NAMING)
+    assert named.names is not None
+    order = np.argsort(estimate_popularity(V.astype(float)))
+    assert np.array_equal(np.argsort(named.V[:, 0]), order)
+    assert named.inherit(NAMING).names is named.names
+    taste = named.inherit(TRAINING)
+    assert taste.names is None
+    assert np.array_equal(np.argsort(estimate_popularity(taste.V.astype(float))), order)

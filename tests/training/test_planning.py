@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sottovoce.core import MECHANISMS, Named
+from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MAX_ITEMS, MAX_MODEL_ENTRIES, MAX_REPORTS
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import COIN_RHO, Reporting, central_epsilon
@@ -21,7 +21,7 @@ from sottovoce.training.budget import Budget, find_max_reports
 from sottovoce.training.planning import MAX_USEFUL_REPORTS, plan_training
 
 # Plans of names have tests of their own (`test_naming`).
-TASTE_MECHANISMS = sorted(name for name in MECHANISMS if name != Named.name)
+TASTE_MECHANISMS = sorted(name for name, kind in MECHANISMS.items() if not kind.asks_for_names)
 
 
 @pytest.mark.parametrize(("epsilon", "fits"), [(1.0, True), (2.5, True), (9.0, False)])

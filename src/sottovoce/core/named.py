@@ -59,6 +59,7 @@ class Named(Mechanism):
     )
 
     name: ClassVar[str] = "named"
+    asks_for_names: ClassVar[bool] = True
     # The item matrix has a single column, the share of each item, and it is learnt by counting.
     usual: ClassVar[Mapping[str, Any]] = {
         "reports": 1,

@@ -15,7 +15,7 @@ from operator import gt, lt, ne
 from typing import Any, Literal, Self
 
 from sottovoce.characters import pluralize
-from sottovoce.core import MECHANISMS, Named
+from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MAX_DUMMIES, MAX_FACTORS, MAX_ITEMS, MAX_REPORTS
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import ProtocolError
@@ -164,7 +164,7 @@ class Terms:
     @property
     def asks_for_names(self) -> bool:
         """Whether reports name items instead of telling a gradient."""
-        return issubclass(MECHANISMS[self.mechanism], Named)
+        return MECHANISMS[self.mechanism].asks_for_names
 
     @property
     def cost(self) -> Fraction:

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Mechanism, Named
+from sottovoce.core import Mechanism
 from sottovoce.core.recommending import estimate_popularity
 from sottovoce.protocol import (
     Item,
@@ -156,7 +156,7 @@ class Publisher:
         mechanism: Mechanism,
     ) -> LearntModel:
         """Return the model after an epoch with reports."""
-        if model.names is not None and isinstance(mechanism, Named):
+        if model.names is not None:
             names = model.names.add_epoch(mechanism, sums, reports, training.settings.fade)
             return LearntModel(names.make_items(training.settings.factors), names)
         V = compute_next_items(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Named
 from sottovoce.errors import CheckpointError
 from sottovoce.simulation.evaluation.quality import NEGATIVES_METRIC
 from sottovoce.simulation.files import ModelFile, read_model, write_model
@@ -64,7 +63,6 @@ def run_epoch(engine: Engine, state: TrainingState, *, row_limit: float = 0.0) -
         names = None
         V, n_reports = engine.learn(state.V, epoch, row_limit=row_limit)
     else:
-        assert isinstance(engine.mechanism, Named)
         collected = engine.collect_with_dummies(state.V, epoch)
         counts, n_reports = collected.sums, collected.n_reports
         names = state.names.add_epoch(engine.mechanism, counts, n_reports, engine.settings.fade)

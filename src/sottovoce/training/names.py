@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.named import Named
+from sottovoce.core.mechanism import Mechanism
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -58,7 +58,7 @@ class NameCounts:
         new_items = np.zeros((TABLE_ROWS, n_items - self.table.shape[1]))
         return type(self)(np.concatenate([self.table, new_items], axis=1))
 
-    def add_epoch(self, mechanism: Named, counts: Int64, n_reports: int, fade: float) -> Self:
+    def add_epoch(self, mechanism: Mechanism, counts: Int64, n_reports: int, fade: float) -> Self:
         """Return the counts after another epoch.
 
         Args:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS, Mechanism, Named, Shape, get_mechanism
+from sottovoce.core import MECHANISMS, Mechanism, Shape, get_mechanism
 from sottovoce.core.bounds import (
     MAX_ALPHA,
     MAX_DUMMIES,
@@ -226,7 +226,7 @@ class Settings:
     @property
     def asks_for_names(self) -> bool:
         """Whether reports name items instead of telling a gradient."""
-        return issubclass(get_mechanism(self.mechanism), Named)
+        return get_mechanism(self.mechanism).asks_for_names
 
     @property
     def fade(self) -> float:
