@@ -10,15 +10,27 @@ const HPKE = ["@hpke/core", "@hpke/common"];
 /** And in that of accounts. */
 export const VOPRF = ["@cloudflare/voprf-ts", "@noble/curves", "@noble/hashes"];
 
-/** What must be said of each of them in the file `bundle`, or beside it. */
-export function notices(bundle, packages = HPKE) {
-  return Promise.all(packages.map((name) => notice(bundle, name)));
+/** What must be said of each of them in the file `bundle`, or beside it: one text for each licence. */
+export async function notices(bundle, packages = HPKE) {
+  const groups = new Map();
+  for (const { name, text } of await Promise.all(packages.map(licence))) {
+    const terms = text.replace(COPYRIGHT, "");
+    groups.set(terms, [...(groups.get(terms) ?? []), { name, text }]);
+  }
+  return [...groups.values()].map((group) => {
+    const names = group.map(({ name }) => name).join(" and ");
+    const copyrights = new Set(group.flatMap(({ text }) => text.match(COPYRIGHT) ?? []));
+    const text = group[0].text.replace(COPYRIGHT, [...copyrights].join("\n"));
+    return `${bundle} contains ${names}:\n\n${text}\n`;
+  });
 }
 
-async function notice(bundle, name) {
+const COPYRIGHT = /^Copyright \(c\).*$/m;
+
+async function licence(name) {
   const root = join(here, "node_modules", name);
   const { version, license } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   const [file = ""] = (await readdir(root)).filter((each) => each.startsWith("LICENSE"));
-  const text = await readFile(join(root, file), "utf8");
-  return `${bundle} contains ${name} ${version} (${license}):\n\n${text.trim()}\n`;
+  const text = (await readFile(join(root, file), "utf8")).trim();
+  return { name: `${name} ${version} (${license})`, text };
 }

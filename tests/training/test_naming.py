@@ -101,7 +101,7 @@ def test_names_need_a_local_budget() -> None:
 def test_a_service_without_end_learns_names_with_a_small_budget(
     options: dict[str, object], mechanism: str
 ) -> None:
-    chosen = plan_open_ended(75_040, 9_781, **options)  # type: ignore[arg-type]
+    chosen = plan_open_ended(75_040, 9_781, **options)
     assert chosen.mechanism == mechanism
     assert chosen.half_life > 0
 

@@ -24,7 +24,7 @@ export const ACCOUNTS = "sottovoce-accounts.js";
 export async function bundled() {
   const [client, worker, accounts] = await Promise.all([
     inOneFile("src/index.ts", "/*! Apache-2.0. */"),
-    inOneFile("src/sottovoce-worker.ts", banner(await notices(WORKER))),
+    inOneFile("src/sottovoce-worker.ts", banner(await notices(WORKER)), PRIVATE_OF_HPKE),
     inOneFile("src/accounts.ts", banner(await notices(ACCOUNTS, VOPRF))),
   ]);
   return { "sottovoce-client.js": client, [WORKER]: worker, [ACCOUNTS]: accounts };
@@ -32,7 +32,10 @@ export async function bundled() {
 
 const banner = (said) => `/*!\nApache-2.0. ${said.join("\n")}*/`;
 
-async function inOneFile(source, js) {
+/** Private properties of `@hpke/*`, which may have short names. None of ours begins like this. */
+const PRIVATE_OF_HPKE = /^_[a-z]/;
+
+async function inOneFile(source, js, mangleProps) {
   const { outputFiles } = await build({
     absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
     entryPoints: [source],
@@ -43,6 +46,7 @@ async function inOneFile(source, js) {
     charset: "utf8",
     legalComments: "none",
     plugins: [hpke, voprf],
+    ...(mangleProps && { mangleProps }),
     pure: ["Object.keys"], // lists that nobody here reads
     banner: { js },
     write: false,

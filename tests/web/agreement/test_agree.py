@@ -18,7 +18,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sottovoce.core import MECHANISMS, Histories, Loudest, Shape, solve_user_vectors
-from sottovoce.core.bounds import MAX_ITEM_ENTRY, MIN_ITEM_ENTRY, MIN_RIDGE, flush_small_entries
+from sottovoce.core.bounds import (
+    MAX_ITEM_ENTRY,
+    MAX_ITEMS,
+    MIN_ITEM_ENTRY,
+    MIN_RIDGE,
+    flush_small_entries,
+)
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import (
     Batch,
@@ -272,6 +278,22 @@ def test_both_read_and_refuse_the_same_manifests(browser: Browser, raw: bytes) -
         public = [here.alpha, here.regularization, here.closes, here.epochs_left]
         assert answer["fields"] == [*asked, *public]
         assert answer["terms"] == here.terms.as_dict()
+
+
+NAMED = replace(
+    PLAIN,
+    terms=replace(PLAIN.terms, mechanism="named", parameters={"names": 6}, factors=1),
+)
+
+
+@settings(max_examples=60)
+@given(names=st.integers(0, 12) | st.integers(2**25 - 2, 2**25 + 2))
+def test_both_accept_and_refuse_the_same_numbers_of_names(browser: Browser, names: int) -> None:
+    raw = NAMED.encode().replace(b'"names":6', b'"names":%d' % names)
+    signed = SignedManifest.magic + b"\0" + signing_key().sign(SignedManifest.label + raw) + raw
+    answer = browser.ask("manifest", signed=signed.hex(), key=VERIFICATION_KEY)
+    is_valid = names % 2 == 0 and NAMED.items < names <= 2 * MAX_ITEMS
+    assert agree(answer, read_here(Manifest.decode, raw)) == is_valid
 
 
 @settings(max_examples=300)

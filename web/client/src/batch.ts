@@ -19,7 +19,7 @@ import { findRows } from "./catalogue.js";
 import type { Entropy, Words } from "./coin.js";
 import { endOfEpoch } from "./epoch.js";
 import { SettingsError } from "./errors.js";
-import { makeReports } from "./mechanism/registry.js";
+import { asksForNames, makeReports, type ReadableReport } from "./mechanism/registry.js";
 import type { MadeBatch } from "./outbox.js";
 import type { Reportable } from "./release.js";
 import { SEALED_REPORT_BYTES, sealReports } from "./sealing.js";
@@ -27,8 +27,8 @@ import { BATCH_ID_BYTES, type Token } from "./timing.js";
 
 /** A history, and the data that belong to the batch made from it. */
 export interface OwnHistory {
-  /** Ids of all items that the owner touched. */
-  touched: Iterable<string>;
+  /** The moment of each item that the owner touched, by id; a later moment is larger. */
+  touched: ReadonlyMap<string, number>;
   /** Generation in the settings, read before the history was read. */
   generation: string;
   /** Token of the batch, if the terms require one. */
@@ -60,7 +60,7 @@ export async function makeBatch(
   if (manifest.publicKey === null) {
     throw new SettingsError(`epoch ${epoch} must ask for reports`);
   }
-  const own = findRows(release.catalogue, touched);
+  const own = findReportedRows(release, touched);
   const encoded = await makeReports(manifest, release.V, own, words(reports));
   const sealed = await sealReports(encoded.reports, manifest.publicKey, manifestHash);
   const { id, output } = token ?? { id: entropy(BATCH_ID_BYTES), output: null };
@@ -85,12 +85,45 @@ export async function makeBatch(
       epoch,
       bytes,
       reports: encoded.readable,
+      titles: listTitles(release, encoded.readable),
       mechanism,
       epsilon,
       purpose,
     },
     generation,
   };
+}
+
+/**
+ * Return the rows of the items that reports are made of, in ascending order.
+ *
+ * These are all touched items that the catalogue knows. In a training of names, they are only those
+ * that were touched last.
+ */
+export function findReportedRows(
+  { signed, catalogue }: Pick<Reportable, "signed" | "catalogue">,
+  touched: ReadonlyMap<string, number>,
+): number[] {
+  const listed = [...touched].filter(([id]) => catalogue.rowsById.has(id));
+  const latest = listed.reduce((most, [, moment]) => Math.max(most, moment), 0);
+  const hasNames = asksForNames(signed.manifest.terms);
+  const reported = listed.filter(([, moment]) => !hasNames || moment === latest);
+  return findRows(
+    catalogue,
+    reported.map(([id]) => id),
+  );
+}
+
+/**
+ * Return the title of the item that each report names, or null if it names none; null if reports do
+ * not name items.
+ */
+function listTitles(
+  { signed, catalogue }: Reportable,
+  reports: readonly ReadableReport[],
+): (string | null)[] | null {
+  if (!asksForNames(signed.manifest.terms)) return null;
+  return reports.map(({ row }) => catalogue.items[row]?.title ?? null);
 }
 
 /** Size of the header without a token. */

@@ -100,6 +100,11 @@ export interface ShownRow {
   epoch: number;
   bytes: Uint8Array;
   reports: readonly ReadableReport[];
+  /**
+   * Title of the item that each report names, or null for a report that names none; null if reports
+   * do not name items.
+   */
+  titles: readonly (string | null)[] | null;
   mechanism: string;
   epsilon: number;
   purpose: string;

@@ -180,7 +180,7 @@ export class History {
       if (!isAllowed(state)) return;
       const token = manifest.terms.accounts ? state.token : undefined;
       if (token?.output === null) return; // the page is still making the token; the next look tries again
-      const touched = (await this.#store.readHistory()).keys();
+      const touched = await this.#store.readHistory();
       const own = { touched, generation: state.settings.generation, token };
       const sealed = await makeBatch(release, own, sendAt, this.coins);
       await this.timer.sleep(

@@ -29,7 +29,7 @@ export {
   sumCharges,
 } from "./ledger.js";
 export type { Odds } from "./mechanism/base.js";
-export type { Explanation, ReadableReport } from "./mechanism/registry.js";
+export { asksForNames, type ReadableReport } from "./mechanism/registry.js";
 export type { Matrix } from "./model.js";
 export type { LeftDevice } from "./outbox.js";
 export {
@@ -44,7 +44,7 @@ export {
   type PromiseSummary,
   summarize,
 } from "./promise.js";
-export type { ItemReason, Reason, Recommendation, TagReason } from "./recommending.js";
+export type { ItemReason, NowReason, Reason, Recommendation, TagReason } from "./recommending.js";
 export type { SyncResult } from "./syncing.js";
 export type { ItemTags, Tag, TagColumns } from "./tags.js";
 export { buildTags } from "./tags.js";

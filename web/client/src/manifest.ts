@@ -105,16 +105,17 @@ function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest):
 function checkMechanism(manifest: Manifest): void {
   const { terms } = manifest;
   const { parameters, countDirections, computeLoudFraction } = findMechanism(terms.mechanism);
-  for (const [name, { min, maxIn, isPowerOfTwo }] of Object.entries(parameters)) {
-    const value = strict.parseWhole(terms.parameters[name], min, maxIn(manifest), `terms: ${name}`);
-    if (isPowerOfTwo && value !== 2 ** Math.round(Math.log2(value))) {
+  for (const [name, rule] of Object.entries(parameters)) {
+    const [min, max] = [rule.minIn(manifest), rule.maxIn(manifest)];
+    const value = strict.parseWhole(terms.parameters[name], min, max, `terms: ${name}`);
+    if (rule.isPowerOfTwo && value !== 2 ** Math.round(Math.log2(value))) {
       throw new ProtocolError(`terms: ${name}: must be a power of two, not ${value}`);
     }
   }
-  if (countDirections(manifest) > MAX_DIRECTIONS) {
+  const directions = countDirections(manifest);
+  if (directions > MAX_DIRECTIONS || !Number.isInteger(directions)) {
     throw new ProtocolError(
-      `manifest: ${countDirections(manifest)} directions do not fit a four-byte report ` +
-        `(at most ${MAX_DIRECTIONS})`,
+      `manifest: ${directions} directions do not fit a four-byte report (at most ${MAX_DIRECTIONS})`,
     );
   }
   if (computeLoudFraction(manifest) > terms.loudFraction) {
@@ -123,7 +124,7 @@ function checkMechanism(manifest: Manifest): void {
   // Fewer loud directions hide better in a crowd, but worse among dummies. With dummies, the number
   // of loud directions must be the stated one, rounded down. Every promise already includes the
   // loss by this rounding.
-  const oneMore = computeLoudFraction(manifest) + 0.5 / countDirections(manifest);
+  const oneMore = computeLoudFraction(manifest) + 0.5 / directions;
   const minFraction = MIN_LOUD_RATIO * terms.loudFraction;
   const tooFew = oneMore <= terms.loudFraction || computeLoudFraction(manifest) < minFraction;
   if (terms.dummies > 0 && tooFew) {

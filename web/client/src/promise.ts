@@ -13,7 +13,8 @@ import { countTurnsLeft } from "./agreement.js";
 import { computeCentralBound, type ReportGroup } from "./bound.js";
 import type { Terms } from "./epoch.js";
 import { type Charge, countAffordableEpochs, roundUp, sumCharges, toAmount } from "./ledger.js";
-import { type Explanation, explain } from "./mechanism/registry.js";
+import type { Odds } from "./mechanism/base.js";
+import { computeOdds } from "./mechanism/registry.js";
 
 /** The figures of a promise, and the values that they depend on. */
 export interface PromiseFigures {
@@ -256,8 +257,9 @@ function formatNumber(value: number, digits = EPSILON_DIGITS, more: 0 | 1 = 1): 
 }
 
 /** The terms that a server asks for, and what they mean for this device. */
-export interface Offer extends Explanation {
+export interface Offer {
   readonly terms: Terms;
+  readonly odds: Odds;
   /**
    * The promise, computed from the terms and the ledger; it does not depend on claims of the
    * operator.
@@ -270,5 +272,5 @@ export interface Offer extends Explanation {
 /** Compute an offer. This takes some tenths of a second. */
 export function createOffer(terms: Terms, charges: readonly Charge[]): Offer {
   const figures = computePromise(terms, charges);
-  return { ...explain(terms), terms, figures, turns: countTurnsLeft(terms, charges) };
+  return { terms, odds: computeOdds(terms), figures, turns: countTurnsLeft(terms, charges) };
 }

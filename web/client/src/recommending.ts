@@ -27,8 +27,15 @@ export interface TagReason {
   share: number;
 }
 
+/** A reason that does not depend on single items of the history: many people touch the item now. */
+export interface NowReason {
+  kind: "now";
+  /** Share of this reason in all that supports the recommendation, 0..1. */
+  share: number;
+}
+
 /** A reason for a recommendation. */
-export type Reason = ItemReason | TagReason;
+export type Reason = ItemReason | TagReason | NowReason;
 
 /** One item that the owner has not touched yet. */
 export interface Recommendation extends Item {
@@ -137,7 +144,7 @@ function findReasons(personal: PersonalModel, row: number): Reason[] {
 }
 
 /**
- * Yield the parts of the items of the history, then those of tags. `share` is the part itself; the
+ * Yield the part of what is touched now, those of the items of the history, then those of tags. `share` is the part itself; the
  * caller divides it by the sum.
  *
  * The model has no learnt relation between a new item and the history, so only tags can be reasons
@@ -147,7 +154,9 @@ function* listParts(personal: PersonalModel, row: number): Generator<Reason> {
   const { release, rows, columns, solution } = personal;
   const { catalogue, wide } = release;
   const parts = splitScore(wide, solution, row);
-  for (const [at, ownRow] of wide.learnt[row] === 1 ? rows.entries() : []) {
+  const isLearnt = wide.learnt[row] === 1;
+  if (isLearnt) yield { kind: "now", share: parts.now };
+  for (const [at, ownRow] of isLearnt ? rows.entries() : []) {
     const { id, title } = getItem(catalogue, ownRow);
     yield { kind: "item", id, title, share: parts.ownItems[at] as number };
   }

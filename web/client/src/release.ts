@@ -3,9 +3,10 @@
  */
 
 import { isEqual, toHex } from "./bytes.js";
-import { type Catalogue, decodeCatalogue } from "./catalogue.js";
+import { type Catalogue, decodeCatalogue, type Item } from "./catalogue.js";
 import type { Manifest, SignedManifest } from "./epoch.js";
 import { ProtocolError } from "./errors.js";
+import { asksForNames } from "./mechanism/registry.js";
 import { decodeItems, type Matrix } from "./model.js";
 import { findListedCatalogue, limitShelf, moveRows, type Shelf } from "./shelf.js";
 import type { Store } from "./store.js";
@@ -13,13 +14,15 @@ import { sumAllSquares } from "./vector.js";
 import { buildWideModel, type WideModel } from "./wide.js";
 
 /**
- * The part of a release from which reports are made. Of the catalogue it has only the rows, so no
- * report depends on tags.
+ * The part of a release from which reports are made. Of the catalogue it has only the rows and titles, so
+ * no report depends on tags.
  */
 export interface Reportable {
   readonly signed: SignedManifest;
   readonly V: Matrix;
-  readonly catalogue: Pick<Catalogue, "rowsById">;
+  readonly catalogue: Pick<Catalogue, "rowsById"> & {
+    readonly items: readonly Pick<Item, "title">[];
+  };
 }
 
 /**
@@ -40,9 +43,9 @@ export interface Release extends Reportable {
  * question about a history, the delay would show who has one.
  */
 export function prepareRelease(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Release {
-  const { manifest } = signed;
-  const wide = buildWideModel(manifest, V, catalogue.tags);
-  const wideWithoutReports = buildWideModel({ ...manifest, reportsBehind: 0 }, V, catalogue.tags);
+  const settings = { ...signed.manifest, hasShares: asksForNames(signed.manifest.terms) };
+  const wide = buildWideModel(settings, V, catalogue.tags);
+  const wideWithoutReports = buildWideModel({ ...settings, reportsBehind: 0 }, V, catalogue.tags);
   return { signed, V, catalogue, wide, wideWithoutReports };
 }
 

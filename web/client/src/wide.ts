@@ -21,6 +21,8 @@ import { factorize, solveFactorized, sumAllSquares } from "./vector.js";
  * of V's columns.
  */
 const TAG_RIDGE_SCALE = 0.2;
+/** The same in a training of names, where a list should mostly follow what is touched now. */
+const TAG_RIDGE_SCALE_WITH_SHARES = 2;
 /**
  * Scale of the ridge by the length of the history: the ridge is multiplied by 1 + TAG_RIDGE_ITEMS /
  * length.
@@ -36,6 +38,8 @@ export interface WideModel {
   /** 1 for each item that has been reported, 0 for each new item. */
   readonly learnt: Uint8Array;
   readonly tags: TagColumns;
+  /** Whether the first column of V is what is touched now (see `buildWideModel`). */
+  readonly hasShares: boolean;
   /** Popularity of each item, as the model estimates it. */
   readonly popularity: Float64Array;
   /** Factor of each column of D: an entry is this factor times the popularity of the item. */
@@ -65,6 +69,8 @@ export interface ScoreParts {
   readonly ownItems: Float64Array;
   /** One part for each tag of the scored item, by column of D. */
   readonly tags: ReadonlyMap<number, number>;
+  /** Contribution of the whole history through what is touched now, if the model has it. */
+  readonly now: number;
 }
 
 /** The entries of one row of W that are not zero, with their columns in ascending order. */
@@ -81,10 +87,13 @@ interface WeightedRow {
 /**
  * Build the model for recommending from a published item matrix and the tags of the catalogue.
  *
- * Before the first reports, V is random noise of the server and is not used.
+ * Before the first reports, V is random noise of the server and is not used. With `hasShares`, as
+ * in a training of names, the first column of V is the share of each item among all names. Then it
+ * is the popularity.
  */
 export function buildWideModel(
-  manifest: Pick<Manifest, "alpha" | "regularization" | "reportsBehind">,
+  manifest: Pick<Manifest, "alpha" | "regularization" | "reportsBehind"> &
+    Pick<WideModel, "hasShares">,
   published: Matrix,
   tags: TagColumns,
 ): WideModel {
@@ -92,11 +101,13 @@ export function buildWideModel(
   const used = reportsBehind > 0 ? published : dropFactors(published);
   const learnt = findLearntItems(used);
   const V = fillNewRows(used, learnt, tags);
-  const popularity = estimatePopularity(V);
+  const hasShares = manifest.hasShares && learnt.includes(1);
+  const popularity = hasShares ? getFirstColumn(V) : estimatePopularity(V);
   const squared = computeMeanSquare(V);
   const scales = computeScales(popularity, tags, squared);
-  const tagRidge = TAG_RIDGE_SCALE * (1 + alpha) * squared;
-  const columns = { V, tags, popularity, scales };
+  const scale = manifest.hasShares ? TAG_RIDGE_SCALE_WITH_SHARES : TAG_RIDGE_SCALE;
+  const tagRidge = scale * (1 + alpha) * squared;
+  const columns = { V, tags, popularity, scales, hasShares };
   return { ...columns, learnt, gram: computeGram(columns), alpha, regularization, tagRidge };
 }
 
@@ -241,7 +252,7 @@ export function computeScore(model: WideModel, { x }: UserSolution, item: number
  * Split the score of an item into parts, of which it is exactly the sum.
  *
  * The contribution of the history through the learnt factors is split by its items; the
- * contribution through tags is split by tags.
+ * contribution through tags is split by tags. What is touched now is one part.
  */
 export function splitScore(
   model: WideModel,
@@ -251,6 +262,7 @@ export function splitScore(
   const { places, values } = getRow(model, item);
   const learnt = new Float64Array(x.length);
   learnt.set(values.subarray(0, model.V.columns));
+  if (model.hasShares) learnt[0] = 0;
   // One solution for all items of the history, instead of one for each.
   const y = toFinite(solveFactorized(factor, learnt));
   const parts = ownRows.map(({ row, weight }) => (1 + model.alpha) * weight * multiplyRow(row, y));
@@ -259,7 +271,12 @@ export function splitScore(
     const place = places[at] as number;
     tags.set(place - model.V.columns, (values[at] as number) * (x[place] as number));
   }
-  return { ownItems: Float64Array.from(parts), tags };
+  const now = model.hasShares ? (values[0] as number) * (x[0] as number) : 0;
+  return { ownItems: Float64Array.from(parts), tags, now };
+}
+
+function getFirstColumn({ values, rows, columns }: Matrix): Float64Array {
+  return Float64Array.from({ length: rows }, (_, item) => values[item * columns] as number);
 }
 
 /**

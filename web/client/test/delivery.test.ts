@@ -11,6 +11,7 @@ import { StoreError, UnavailableError } from "../src/errors.js";
 import { STEP_SECONDS } from "../src/grid.js";
 import { makeReports } from "../src/mechanism/registry.js";
 import { Store } from "../src/store.js";
+import { parseTermsBlock, toFields } from "../src/terms.js";
 import {
   AT_ONCE,
   COST,
@@ -112,11 +113,41 @@ test("a batch opens to exactly the reports of its words", async (t) => {
   assert.deepEqual(await world.opened(sent), [...batch.reports]);
   assert.deepEqual(await client.lastBatch(), {
     ...{ epoch: 1, state: "sent", bytes: sent, hash: await hashOf(sent) },
-    ...{ reports: batch.readable, mechanism: "loudest", epsilon: EPSILON },
+    ...{ reports: batch.readable, titles: null, mechanism: "loudest", epsilon: EPSILON },
   });
   assert.equal(sent.length, 56 + 52 * REPORTS);
   assert.ok(!Buffer.from(sent).includes("secret-item"));
   assert.ok(!Buffer.from(sent).includes(Buffer.from(batch.reports.buffer)));
+});
+
+/** Terms that ask for names, with an epsilon at which every report is the name. */
+const NAMES = {
+  ...toFields(TERMS),
+  ...{ mechanism: "named", parameters: { names: 60 }, epsilon: 40, loud_fraction: 1 / 60 },
+};
+
+test("a report names an item of the latest moment that the catalogue knows, and the owner reads which", async (t) => {
+  const world = await World.begin(t, { terms: NAMES });
+  const last = 2n ** 64n - 1n;
+  const draws = Array.from({ length: REPORTS + 1 }, (_, at) => [0n, at % 2 ? last : 0n, last, 0n]);
+  const client = await world.open({ words: () => BigUint64Array.from(draws.flat()) });
+  await client.refresh();
+  await client.accept(parseTermsBlock(NAMES), 1e6);
+  await client.pause(false);
+  await client.record([item(3), item(7)]);
+  await client.record([item(20), item(21)]);
+  await client.record(["of another catalogue"]);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  const outcomes = await world.opened(world.received[0] as Uint8Array);
+  assert.deepEqual(
+    outcomes,
+    Array.from({ length: REPORTS }, (_, at) => 1 + (at % 2 ? 21 : 20)),
+  );
+  const batch = await client.lastBatch();
+  assert.deepEqual(
+    batch?.titles,
+    outcomes.map((outcome) => `Title ${outcome - 1}`),
+  );
 });
 
 test("every epoch has its own batch and keeps only its own files", async (t) => {

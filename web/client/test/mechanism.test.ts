@@ -29,8 +29,12 @@ function example(mechanism: Mechanism, items: number, factors: number, seed: num
   const random = seeded(seed);
   const values = Float32Array.from({ length: items * factors }, () => random() - 0.5);
   const V: Matrix = { values, rows: items, columns: factors };
+  const manifest = manifestWith({ items });
   const parameters = Object.fromEntries(
-    Object.entries(mechanism.parameters).map(([name, { min: least }]) => [name, least]),
+    Object.entries(mechanism.parameters).map(([name, { minIn }]) => {
+      const least = minIn(manifest);
+      return [name, mechanism.asksForNames ? least + (least % 2) : least];
+    }),
   );
   const terms = { mechanism: mechanism.name, parameters, factors, reports: 50 };
   const words = BigUint64Array.from({ length: 51 * 4 }, () => wordFrom(random));
@@ -85,7 +89,8 @@ for (const mechanism of MECHANISMS) {
     assert.equal(reports.length, 50);
     readable.forEach(({ index, bit, row, column }, number) => {
       assert.equal(reports[number], index * 2 + bit);
-      assert.equal(index, row * V.columns + column);
+      if (mechanism.asksForNames) assert.deepEqual([index * 2 + bit, column], [row + 1, 0]);
+      else assert.equal(index, row * V.columns + column);
       assert.ok(index < mechanism.countDirections(manifest));
     });
     const coins = new Set(readable.map(({ coin }) => coin));
@@ -97,10 +102,10 @@ for (const mechanism of MECHANISMS) {
     const { manifest, V, words } = example(mechanism, 20, 3, 6);
     const { epsilon, parameters } = manifest.terms;
     const below =
-      "loud" in mechanism.parameters
+      mechanism.computeOdds(manifest.terms).random > 0
         ? computeUniformThreshold(
             epsilon,
-            parameters.loud as number,
+            parameters.loud ?? 1,
             mechanism.countDirections(manifest),
           )
         : computeFlipThreshold(epsilon);
@@ -113,8 +118,10 @@ for (const mechanism of MECHANISMS) {
       assert.ok(readable.every((report) => (report.coin === "kept") === isKept));
     }
   });
+}
 
-  test(`${name}: without a usable user vector the reports are those of nobody's history`, async () => {
+for (const mechanism of MECHANISMS.filter(({ asksForNames }) => asksForNames !== true)) {
+  test(`${mechanism.name}: without a usable user vector the reports are those of nobody's history`, async () => {
     const { manifest, V, words } = example(mechanism, 20, 3, 4);
     const none = { ...V, values: V.values.map((_, at) => (at === 9 ? 2 ** -60 : 0)) };
     const hopeless = { ...manifest, alpha: 1024, regularization: 1e-40 };
@@ -137,6 +144,35 @@ test("a loud direction is e^epsilon times as likely as a quiet one", () => {
   const { truth, chance } = findMechanism("loudest").computeOdds(terms);
   closeTo(truth / chance / ((1 - truth) / (1 - chance)), Math.exp(2.5));
   assert.equal(chance, 5394 / 32768);
+});
+
+test("a name is e^epsilon times as likely as any other outcome", () => {
+  const { terms } = manifestWith({
+    terms: { epsilon: 2.5, loudFraction: 0.5, parameters: { names: 40 } },
+  });
+  const { truth, chance } = findMechanism("named").computeOdds(terms);
+  closeTo(truth / ((1 - truth) / 39), Math.exp(2.5));
+  assert.equal(chance, 1 / 40);
+});
+
+test("a name is one of the reported items, each as often; without any it is nothing", async () => {
+  const { manifest, V } = example(findMechanism("named"), 20, 3, 1);
+  const coins = Array.from({ length: 51 }, (_, n) => [
+    0n,
+    (WORD * BigInt(n)) / 51n + 1n,
+    WORD - 1n,
+    0n,
+  ]);
+  const words = BigUint64Array.from(coins.flat());
+  const { readable } = await makeReports(manifest, V, [3, 4, 17], words);
+  const rows = readable.map(({ row }) => row);
+  assert.deepEqual(
+    [3, 4, 17].map((own) => rows.filter((row) => row === own).length),
+    [17, 17, 16],
+  );
+  const none = await makeReports(manifest, V, [], words);
+  assert.deepEqual(new Set(none.reports), new Set([0]));
+  assert.deepEqual(new Set(none.readable.map(({ row }) => row)), new Set([-1]));
 });
 
 test("user vectors are the other implementation's, bit for bit", () => {

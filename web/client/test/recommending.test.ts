@@ -10,7 +10,7 @@ import type { SignedManifest } from "../src/epoch.js";
 import { openManifest } from "../src/manifest.js";
 import type { Matrix } from "../src/model.js";
 import { computeRecencyWeights } from "../src/recency.js";
-import { computeScores, personalize, recommend } from "../src/recommending.js";
+import { computeScores, personalize, type Reason, recommend } from "../src/recommending.js";
 import { prepareRelease, type Release } from "../src/release.js";
 import { buildTags, type ItemTags } from "../src/tags.js";
 import { buildWideModel, computeScore, solveWideVector, splitScore } from "../src/wide.js";
@@ -52,7 +52,7 @@ test("the best items that are not the own ones", async (t) => {
   const number = Number(best?.id.slice(-4));
   assert.deepEqual([best?.title, best?.tags], [`Title ${number}`, traitsOf(number)]);
   const reasons = list.flatMap(({ reasons }) => reasons);
-  assert.ok(reasons.every((reason) => reason.kind === "tag" || own.includes(reason.id)));
+  assert.ok(reasons.every((reason) => reason.kind !== "item" || own.includes(reason.id)));
   assert.deepEqual(new Set(reasons.map(({ kind }) => kind)), new Set(["item", "tag"]));
   assert.deepEqual(await client.recommend(4), list.slice(0, 4));
 });
@@ -83,7 +83,7 @@ test("among equals the catalogue's order holds", async (t) => {
   assert.deepEqual(ids, [0, 2, 3, 4].map(item));
 });
 
-const SOLVING = { alpha: 4, regularization: 0.125, reportsBehind: 1000 };
+const SOLVING = { alpha: 4, regularization: 0.125, reportsBehind: 1000, hasShares: false };
 
 /** Check that numbers equal the expected ones up to a relative error. */
 function assertClose(values: Iterable<number>, wanted: Iterable<number>, error = 1e-9): void {
@@ -95,12 +95,19 @@ function assertClose(values: Iterable<number>, wanted: Iterable<number>, error =
 }
 
 function matrixOf(rows: readonly (readonly number[])[]): Matrix {
-  return { values: Float32Array.from(rows.flat()), rows: rows.length, columns: 3 };
+  const columns = rows[0]?.length ?? 0;
+  return { values: Float32Array.from(rows.flat()), rows: rows.length, columns };
 }
 
 /** Prepare a release whose manifest has only the parts that recommending looks at. */
-function plainRelease(V: Matrix, catalogue: Catalogue, reportsBehind: number): Release {
-  const manifest = manifestWith({ ...SOLVING, reportsBehind });
+function plainRelease(
+  V: Matrix,
+  catalogue: Catalogue,
+  reportsBehind: number,
+  mechanism = "loudest",
+): Release {
+  const { alpha, regularization } = SOLVING;
+  const manifest = manifestWith({ alpha, regularization, reportsBehind, terms: { mechanism } });
   const signed = { manifest, raw: new Uint8Array(), hash: new Uint8Array() };
   return prepareRelease({ ...signed, key: new Uint8Array() } as SignedManifest, V, catalogue);
 }
@@ -112,7 +119,8 @@ for (const question of recommending) {
       question.items as { id: string; title: string; tags: ItemTags }[],
     );
     const behind = "reports_behind" in question ? question.reports_behind : 1000;
-    const release = plainRelease(matrixOf(question.V), catalogue, behind);
+    const mechanism = "names" in question ? "named" : "loudest";
+    const release = plainRelease(matrixOf(question.V), catalogue, behind, mechanism);
     const touched = new Map(Object.entries(question.touched as Record<string, number>));
     assert.deepEqual(
       catalogue.tags.names.map(({ kind, name }) => [kind, name]),
@@ -127,7 +135,7 @@ for (const question of recommending) {
     );
     assertClose(computeScores(personalize(release, touched)), answer.scores);
     const list = recommend(release, touched, 5);
-    const best = answer.best as [string, [string | string[], number][]][];
+    const best = answer.best as [string, [string | string[] | null, number][]][];
     assert.deepEqual(
       list.map(({ id, reasons }) => [id, reasons.map(nameOf)]),
       best.map(([id, reasons]) => [id, reasons.map(([what]) => what)]),
@@ -140,7 +148,8 @@ for (const question of recommending) {
   });
 }
 
-function nameOf(reason: ReturnType<typeof recommend>[0]["reasons"][0]): string | string[] {
+function nameOf(reason: Reason): string | string[] | null {
+  if (reason.kind === "now") return null;
   return reason.kind === "item" ? reason.id : [reason.tag, reason.name];
 }
 
@@ -164,13 +173,14 @@ test("a score is the sum of its parts, for every history and item", () => {
   for (let round = 0; round < 30; round++) {
     const tags = buildTags(Array.from({ length: 80 }, () => someTraits(random)));
     const V = someMatrix(random, 80);
-    const model = buildWideModel({ ...SOLVING, reportsBehind: round % 5 }, V, tags);
+    const settings = { ...SOLVING, reportsBehind: round % 5, hasShares: round % 2 === 1 };
+    const model = buildWideModel(settings, V, tags);
     const own = [...Array(80).keys()].filter(() => random() < 0.1);
     const weights = Float64Array.from(own, () => 0.03 + 0.97 * random());
     const solved = solveWideVector(model, own, weights);
     for (let item = 0; item < 80; item++) {
       const parts = splitScore(model, solved, item);
-      const sum = [...parts.ownItems, ...parts.tags.values()].reduce(
+      const sum = [...parts.ownItems, ...parts.tags.values(), parts.now].reduce(
         (one, other) => one + other,
         0,
       );

@@ -63,12 +63,13 @@ function askedTerms(random: Random, items: number, factors: number) {
   const own = {
     ...{ directions_seed: Math.floor(random() * 2 ** 53), block: one(random, [1, 4, 256]) },
     loud: one(random, [1, items, items * factors]),
+    names: one(
+      random,
+      [items + 1, items + 2, 500].map((names) => names + (names % 2)),
+    ),
   };
   const parameters = Object.fromEntries(
-    Object.entries(mechanism.parameters).map(([name, { min: least }]) => [
-      name,
-      own[name as keyof typeof own] ?? least,
-    ]),
+    Object.keys(mechanism.parameters).map((name) => [name, own[name as keyof typeof own]]),
   );
   return {
     ...toFields(TERMS),
@@ -186,12 +187,9 @@ test("the largest values within the bounds stay finite", async () => {
   const all = Array.from({ length: items }, (_, at) => at);
   const words = new BigUint64Array(4 * 3).fill(2n ** 64n - 1n);
   for (const { name, parameters } of MECHANISMS) {
-    const most = { directions_seed: 1, block: 1024, loud: 1 };
+    const most = { directions_seed: 1, block: 1024, loud: 1, names: 8192 };
     const own = Object.fromEntries(
-      Object.entries(parameters).map(([parameter, { min: least }]) => [
-        parameter,
-        most[parameter as keyof typeof most] ?? least,
-      ]),
+      Object.keys(parameters).map((parameter) => [parameter, most[parameter as keyof typeof most]]),
     );
     const terms = { ...TERMS, mechanism: name, parameters: own, factors, reports: 2 };
     const manifest = manifestWith({ items, alpha: 1024, terms });

@@ -197,6 +197,7 @@ async function keep(database: Database, { batch = 1, charge = 1, reports = 1 }):
       epoch: batch,
       bytes,
       reports: [],
+      titles: null,
       mechanism: "",
       epsilon: 1,
       purpose,

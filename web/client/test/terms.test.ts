@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { countTurnsLeft } from "../src/agreement.js";
-import { fromHex, toHex } from "../src/bytes.js";
+import { encodeUtf8, fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import type { Entropy } from "../src/coin.js";
 import type { Terms } from "../src/epoch.js";
@@ -55,6 +55,30 @@ test("terms are read strictly, and written as they were", () => {
     }
   }
   assert.throws(() => parseTermsBlock({ ...terms, more: 1 }), ProtocolError);
+});
+
+test("the number of names is even, more than the items, and at most twice the items that there may be", () => {
+  const { fields } = protocol.manifest;
+  const decode = (names: unknown, loud_fraction = 0.5) => {
+    const own = { mechanism: "named", parameters: { names }, loud_fraction, dummies: 0 };
+    const text = JSON.stringify({ ...fields, terms: { ...fields.terms, ...own } });
+    return decodeManifest(encodeUtf8(text));
+  };
+  const least = fields.items + 1 + ((fields.items + 1) % 2);
+  for (const names of [least, 2 ** 25]) {
+    assert.deepEqual(decode(names, 1 / names).terms.parameters, { names });
+    assert.throws(() => decode(names, 0.99 / names), /more directions are loud/);
+  }
+  for (const names of [0, least - 2, least + 1, 2 ** 25 + 2, 1.5, null]) {
+    assert.throws(() => decode(names), ProtocolError, `${names}`);
+  }
+});
+
+test("the number of names is pinned", () => {
+  const named = { ...accepted, mechanism: "named", parameters: { names: 60 } };
+  assert.deepEqual(listWorse(named, { ...named, parameters: { names: 62 } }), [
+    "the mechanism's parameters would be names 62, not names 60",
+  ]);
 });
 
 const pinned = parseTermsBlock(plans.accepted);

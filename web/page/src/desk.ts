@@ -8,6 +8,7 @@
  */
 
 import {
+  asksForNames,
   buildTags,
   buildWideModel,
   type Item,
@@ -145,8 +146,9 @@ class CurveMeter {
   async #measure({ manifest, V }: PastRelease): Promise<Measurement> {
     const { model, reportsBehind, terms } = manifest;
     const panel = this.#panel?.catalogue === toHex(manifest.catalogue) ? this.#panel : null;
+    const settings = { ...manifest, hasShares: asksForNames(terms) };
     const measure = (reportsBehind: number, { tags, people }: MeasuredPanel) =>
-      measureInPortions(buildWideModel({ ...manifest, reportsBehind }, V, tags), people);
+      measureInPortions(buildWideModel({ ...settings, reportsBehind }, V, tags), people);
     if (panel) panel.tagsOnly ??= await measure(0, panel);
     const quality = panel && (await measure(reportsBehind, panel));
     return { quality, reports: terms.reports, modelHash: toHex(model), reportsBehind };

@@ -78,8 +78,8 @@ export function fitsCatalogue(panel: Panel, items: number): boolean {
 export function buildPopularityModel(touched: readonly number[], tags: TagColumns): WideModel {
   const largest = touched.reduce((one, other) => Math.max(one, other), 0);
   const values = Float32Array.from(touched, (count) => count / largest);
-  const manifest = { alpha: 1, regularization: 1e-6, reportsBehind: 1 };
-  return buildWideModel(manifest, { values, rows: touched.length, columns: 1 }, tags);
+  const settings = { alpha: 1, regularization: 1e-6, reportsBehind: 1, hasShares: false };
+  return buildWideModel(settings, { values, rows: touched.length, columns: 1 }, tags);
 }
 
 /** Return the mean probability that the hidden film is among the first ten. */

@@ -1,6 +1,6 @@
 /** Formats the reasons for a recommendation as a sentence. */
 
-import type { Reason } from "./state.js";
+import type { Film, Reason } from "./state.js";
 
 /** A part of a sentence: a film's name, a tag, or the text between. */
 export interface TextPart {
@@ -9,36 +9,38 @@ export interface TextPart {
 }
 
 /**
- * Format reasons: "because you saw Alien and The Thing, and like Horror".
+ * Format reasons: "because you saw Alien and The Thing, and like Horror, and many see it now".
  *
  * The strongest reasons come first, but years come after other tags: in "films from 1995 and
  * Horror", both would seem to be one reason.
  */
 export function explainReasons(reasons: readonly Reason[]): TextPart[] {
-  const films = reasons.filter((one) => one.kind === "film").map(toPart);
-  const ofTags = reasons.filter((one) => one.kind === "tag");
-  const tags = [...ofTags].sort((a, b) => Number(isYear(a)) - Number(isYear(b))).map(toPart);
-  const clauses = [joinParts("saw ", films), joinParts("like ", tags)].filter(
-    (parts) => parts.length > 0,
-  );
-  if (reasons[0]?.kind === "tag") clauses.reverse();
-  const [first, second] = clauses;
-  if (first === undefined) return [];
-  const secondClause = second === undefined ? [] : [toPlainPart(", and "), ...second];
-  return [toPlainPart("because you "), ...first, ...secondClause];
-}
-
-function isYear(one: Reason): boolean {
-  return one.kind === "tag" && one.tag === "year";
+  const films = reasons.flatMap((one) => (one.kind === "film" ? [one] : []));
+  const tags = reasons.flatMap((one) => (one.kind === "tag" ? [one] : []));
+  tags.sort((a, b) => Number(a.tag === "year") - Number(b.tag === "year"));
+  const clauses = {
+    film: joinParts("saw ", films.map(toFilmPart)),
+    tag: joinParts("like ", tags.map(toTagPart)),
+    now: [toPlainPart("many see it now")],
+  };
+  const kinds = [...new Set(reasons.map(({ kind }) => kind))];
+  return kinds.flatMap((kind, at) => {
+    const link = at === 0 ? "because " : ", and ";
+    const isNewSubject = kind !== "now" && (at === 0 || kinds[at - 1] === "now");
+    return [toPlainPart(isNewSubject ? `${link}you ` : link), ...clauses[kind]];
+  });
 }
 
 function toPlainPart(text: string): TextPart {
   return { kind: "plain", text };
 }
 
-function toPart(one: Reason): TextPart {
-  if (one.kind === "film") return { kind: "film", text: one.film.name };
-  return { kind: "tag", text: formatTag(one.tag, one.name) };
+function toFilmPart({ film }: { film: Film }): TextPart {
+  return { kind: "film", text: film.name };
+}
+
+function toTagPart({ tag, name }: { tag: string; name: string }): TextPart {
+  return { kind: "tag", text: formatTag(tag, name) };
 }
 
 /** Format a tag. A genre needs no further words; years and other kinds of tags do. */
@@ -53,14 +55,11 @@ function formatYears(band: string): string {
   return `films from ${band.replace("or more", "on")}`;
 }
 
-/**
- * Join the parts of a clause: "saw A", "saw A and B", "saw A, B and C". Return no parts for an
- * empty list.
- */
+/** Join the parts of a clause: "saw A", "saw A and B", "saw A, B and C". */
 function joinParts(verb: string, words: readonly TextPart[]): TextPart[] {
   const joined = words.flatMap((word, at) => {
     if (at === 0) return [word];
     return [toPlainPart(at === words.length - 1 ? " and " : ", "), word];
   });
-  return joined.length === 0 ? [] : [toPlainPart(verb), ...joined];
+  return [toPlainPart(verb), ...joined];
 }

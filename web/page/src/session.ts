@@ -18,7 +18,7 @@ import {
 import type { Ask as Calling } from "sottovoce-client/workers";
 import type { DeskCalls } from "./desk.js";
 import { formatReportState } from "./reporting.js";
-import type { Advice, Event, Film, SearchResult, State } from "./state.js";
+import type { Advice, Event, Film, Reason, SearchResult, State } from "./state.js";
 import { toFilm } from "./titles.js";
 import { toSentence, toTrouble } from "./trouble.js";
 import { toHex } from "./words.js";
@@ -222,12 +222,11 @@ export class Session {
 }
 
 function toAdvice(item: Recommendation): Advice {
-  const reasons = item.reasons
-    .filter(({ share }) => share > MIN_REASON_SHARE)
-    .map((reason) =>
-      reason.kind === "item"
-        ? { kind: "film" as const, film: toFilm({ ...reason, tags: {} }) }
-        : { kind: "tag" as const, tag: reason.tag, name: reason.name },
-    );
+  const reasons = item.reasons.filter(({ share }) => share > MIN_REASON_SHARE).map(toReason);
   return { ...toFilm(item), reasons };
+}
+
+function toReason(reason: Recommendation["reasons"][number]): Reason {
+  if (reason.kind === "item") return { kind: "film", film: toFilm({ ...reason, tags: {} }) };
+  return reason.kind === "tag" ? { kind: "tag", tag: reason.tag, name: reason.name } : reason;
 }

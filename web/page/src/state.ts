@@ -15,8 +15,14 @@ export interface SearchResult extends Film {
   seen: boolean;
 }
 
-/** A reason for a recommended film: a film of the history, or a tag of films in the history. */
-export type Reason = { kind: "film"; film: Film } | { kind: "tag"; tag: string; name: string };
+/**
+ * A reason for a recommended film: a film of the history, a tag of films in the history, or that
+ * many people see the film now.
+ */
+export type Reason =
+  | { kind: "film"; film: Film }
+  | { kind: "tag"; tag: string; name: string }
+  | { kind: "now" };
 
 /** A recommended film with its reasons, the strongest first. */
 export interface Advice extends Film {

@@ -42,12 +42,34 @@ export function toHex(bytes: Uint8Array): string {
  */
 const MIN_DOUBT_PERCENT = 1e-4;
 
+/** What a report says, by its content. */
+const REPORT_DESCRIPTIONS: Readonly<Record<Odds["content"], string>> = {
+  sign:
+    "a report says of one number of the model, drawn at random, whether what you touched would have it " +
+    "larger or smaller. A weighted coin may turn the answer round, and only this device knows if it did.",
+  direction:
+    "a report names one of many public directions in which the model could be moved. The few that " +
+    "speak for what you touched most are your loudest. A report names one of these or one drawn at random, " +
+    "and only this device knows which it was.",
+  name:
+    "a report names the film that you added last, or one drawn at random, and only this device knows " +
+    "which it was.",
+};
+
+/** Describe the way in which reports are made, which is called `mechanism`. */
+export function describeMechanism(mechanism: string, { content }: Odds): string {
+  return `The way in which reports are made is called ${mechanism}: ${REPORT_DESCRIPTIONS[content]}`;
+}
+
 /** Describe the odds of a report as those of a weighted coin. */
-export function formatOdds({ truth, chance, random }: Odds): string {
-  const beginning = `Each report is a weighted coin: ${formatShare(truth)} times in 100 it tells`;
-  return random === 0
-    ? `${beginning} the sign that your films gave, otherwise the opposite.`
-    : `${beginning} a direction that fits you; blind chance would in ${formatShare(chance)} of 100.`;
+export function formatOdds({ content, truth, chance }: Odds): string {
+  const beginning = `Each report is a weighted coin: ${formatShare(truth)} times in 100 it`;
+  const ending = `blind chance would in ${formatShare(chance)} of 100.`;
+  return {
+    sign: `${beginning} tells the sign that your films gave, otherwise the opposite.`,
+    direction: `${beginning} tells a direction that fits you; ${ending}`,
+    name: `${beginning} names the film that you added last; ${ending}`,
+  }[content];
 }
 
 /** Explanation of the limit, for people who read the word for the first time. */

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import type { Terms } from "sottovoce-client";
 import { type Amount, type Charge, toAmount } from "../../client/src/ledger.js";
-import { explain } from "../../client/src/mechanism/registry.js";
+import { computeOdds } from "../../client/src/mechanism/registry.js";
 import { createOffer } from "../../client/src/promise.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { TERMS } from "../../client/test/world.js";
@@ -20,8 +20,15 @@ import { toFilm } from "../src/titles.js";
 import { listSteps } from "../src/view/epsilon.js";
 import { formatBudget, formatLifetime } from "../src/view/leaving.js";
 import { explainLimit } from "../src/view/limit.js";
+import { formatName } from "../src/view/reports.js";
 import { formatStatement } from "../src/view/together.js";
-import { formatBound, formatOdds, formatRatio, formatSureness } from "../src/words.js";
+import {
+  describeMechanism,
+  formatBound,
+  formatOdds,
+  formatRatio,
+  formatSureness,
+} from "../src/words.js";
 
 const offered = (epsilon: number, reports: number, turns = 1000) => ({
   ...{ terms: { epsilon, reports }, turns },
@@ -141,18 +148,37 @@ test("every term is described, in words or in the table", () => {
 
 const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
 const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
+const NAMED = { mechanism: "named", epsilon: 10, parameters: { names: 10_760 } };
 
 test("odds are given in hundredths", () => {
   const describeOdds = (terms: Partial<Terms>) =>
-    formatOdds(explain(manifestWith({ terms }).terms).odds);
+    formatOdds(computeOdds(manifestWith({ terms }).terms));
   assert.match(describeOdds(SIGN), /: 92 times in 100 it tells the sign .* the opposite\.$/u);
   assert.match(describeOdds(LOUDEST), /: 71 times in 100 .* chance would in 16 of 100\.$/u);
+  assert.match(
+    describeOdds(NAMED),
+    /: 67 times in 100 it names the film that you added last; blind chance would in 0\.0093 of 100\.$/u,
+  );
   assert.match(describeOdds({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);
   assert.match(describeOdds({ ...SIGN, epsilon: 40 }), /: more than 99\.9999 times in 100/u);
 });
 
+test("each kind of report is described", () => {
+  for (const [terms, text] of [
+    [SIGN, /called coordinate: a report says of one number/u],
+    [LOUDEST, /called loudest: a report names one of many public directions/u],
+    [NAMED, /called named: a report names the film that you added last, or one drawn at random/u],
+  ] as const) {
+    assert.match(describeMechanism(terms.mechanism, computeOdds({ ...TERMS, ...terms })), text);
+  }
+  assert.equal(formatName(4, "Thing, The (1982)"), "The Thing (1982)");
+  assert.equal(formatName(-1, null), "no film");
+  assert.equal(formatName(60, null), "a film that may come later");
+});
+
 test("nothing that is not certain happens 100 or 0 times in 100", () => {
-  const describeTruth = (truth: number) => formatOdds({ truth, chance: 1 - truth, random: 0.5 });
+  const describeTruth = (truth: number) =>
+    formatOdds({ content: "direction", truth, chance: 1 - truth, random: 0.5 });
   assert.match(
     describeTruth(1 - 3e-7),
     /: more than 99\.9999 times .* in fewer than 0\.0001 of 100\.$/u,
@@ -229,6 +255,20 @@ test("films and tags come together, what speaks most first, and no reason is no 
   assert.deepEqual(
     explainReasons([HORROR, ALIEN]).map(({ kind }) => kind),
     ["plain", "plain", "tag", "plain", "plain", "film"],
+  );
+});
+
+test("that many see a film now is a clause of its own", () => {
+  const now: Reason = { kind: "now" };
+  assert.equal(describeReasons(now), "because many see it now");
+  assert.equal(describeReasons(now, ALIEN), "because many see it now, and you saw Alien");
+  assert.equal(
+    describeReasons(HORROR, ALIEN, now),
+    "because you like Horror, and saw Alien, and many see it now",
+  );
+  assert.equal(
+    describeReasons(ALIEN, now, HORROR),
+    "because you saw Alien, and many see it now, and you like Horror",
   );
 });
 

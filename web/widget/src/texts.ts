@@ -64,6 +64,8 @@ export interface Texts {
   empty: string;
   /** `{0}` is the reason for an item. */
   reason: string;
+  /** The reason that many people touch the item now, within `reason`. */
+  now: string;
   /** Names of the rows under "Details". */
   rows: Readonly<Record<RowName, string>>;
 }
@@ -108,6 +110,7 @@ const ENGLISH: Texts = {
   waiting: "Recommendations are on their way.",
   empty: "There is nothing to recommend at present.",
   reason: "Because of {0}",
+  now: "the many who look at it now",
   rows: {
     limit: "Limit of this device, in epsilon",
     local: "Epsilon of all reports, whatever happens",
@@ -180,6 +183,7 @@ const GERMAN: Texts = {
   waiting: "Empfehlungen sind unterwegs.",
   empty: "Zurzeit gibt es nichts zu empfehlen.",
   reason: "Wegen {0}",
+  now: "der vielen, die es jetzt ansehen",
   rows: {
     limit: "Obergrenze dieses Geräts, in Epsilon",
     local: "Epsilon aller Berichte, was auch geschieht",
@@ -312,6 +316,7 @@ export function formatReason(
   // A label explains itself. A band of numbers is written with its kind.
   const named = reasons.map((one) => {
     if (one.kind === "item") return one.title;
+    if (one.kind === "now") return texts.now;
     return /^[\d.<>-]/.test(one.name) ? `${one.tag} ${one.name}` : one.name;
   });
   const both = new Intl.ListFormat(lang, { type: "conjunction" }).format(named);

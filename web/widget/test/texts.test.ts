@@ -124,6 +124,18 @@ test("reasons are joined as a language does it", () => {
     "Because of Green tea, tea, and year 1979 to 1984",
   );
   assert.equal(formatReason(one, GERMAN, "de"), "Wegen Green tea, tea und year 1979 to 1984");
+  const popular = {
+    ...one,
+    reasons: [...one.reasons.slice(0, 1), { kind: "now", share: 0.5 } as const],
+  };
+  assert.equal(
+    formatReason(popular, ENGLISH, "en"),
+    "Because of Green tea and the many who look at it now",
+  );
+  assert.equal(
+    formatReason(popular, GERMAN, "de"),
+    "Wegen Green tea und der vielen, die es jetzt ansehen",
+  );
   assert.equal(formatReason({ ...one, reasons: [] }, GERMAN, "de"), null);
 });
 

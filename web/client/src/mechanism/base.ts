@@ -1,5 +1,5 @@
 /**
- * The interface of mechanisms. A mechanism is the rule that turns one person's gradient into k
+ * The interface of mechanisms. A mechanism is the rule that turns one person's history into k
  * reports of four bytes.
  *
  * Each mechanism is one object in a file of its own, which contains everything that differs between
@@ -13,6 +13,8 @@ import type { Matrix } from "../model.js";
 
 /** How often a report agrees with the person. */
 export interface Odds {
+  /** What a report states: the sign of a number, a direction, or the name of an item. */
+  readonly content: "sign" | "direction" | "name";
   /** Probability that the report agrees with the person. */
   readonly truth: number;
   /** Probability that a uniformly random report agrees with the person. */
@@ -26,7 +28,8 @@ export interface Odds {
 
 /** A parameter of a mechanism in the terms; its value is a whole number. */
 export interface Parameter {
-  readonly min: number;
+  /** Returns the smallest value that a manifest may have. */
+  readonly minIn: (manifest: Manifest) => number;
   /**
    * Returns the largest value that a manifest may have, given that its earlier parameters are
    * valid.
@@ -48,8 +51,8 @@ export const SIGN_LOUD_FRACTION = 0.5;
 export interface Mechanism {
   /** Name in the manifest. */
   readonly name: string;
-  /** What a report says, in a sentence for its owner. */
-  readonly meaning: string;
+  /** Whether a report names one of the items that were touched last. */
+  readonly asksForNames?: true;
   /** Parameters in the terms, by name. */
   readonly parameters: Readonly<Record<string, Parameter>>;
   /** Returns the number of public directions that a report can name. */
@@ -79,11 +82,12 @@ export interface ReadableReport {
   /** Sign of the direction: 1 is plus, 0 is minus. */
   readonly bit: 0 | 1;
   /**
-   * Row r of the direction (r, f): for `coordinate` the row of an item, for other mechanisms the
-   * row of a block, counted over all blocks.
+   * Row r of the direction (r, f): for `coordinate` the row of an item, for `loudest` the row of a
+   * block, counted over all blocks. For `named`, the row of the item that the report names; -1 for
+   * none.
    */
   readonly row: number;
-  /** Factor f of the direction. */
+  /** Factor f of the direction; 0 for `named`. */
   readonly column: number;
   /**
    * Whether the true sign was kept or turned round, or the report was replaced by a uniform draw.
@@ -95,7 +99,7 @@ export interface ReadableReport {
 export interface Person {
   readonly manifest: Manifest;
   readonly V: Matrix;
-  /** Rows of the touched items, ascending. */
+  /** Rows of the items that reports are made of, ascending. */
   readonly own: readonly number[];
   /** User vector of the person. */
   readonly x: Float32Array;
@@ -105,10 +109,19 @@ export interface Person {
 export interface Draw {
   /** Chooses the direction. */
   readonly direction: bigint;
-  /** Rounds a value to a sign; only `coordinate` uses it. */
+  /** Rounds a value to a sign for `coordinate`, and draws an item for `named`. */
   readonly rounding: bigint;
   /** Decides whether the report is flipped or replaced by a uniform one. */
   readonly coin: bigint;
+}
+
+/**
+ * Return the odds of a report that is uniform with probability gamma, and otherwise one of the loud
+ * ones, whose fraction is rho.
+ */
+export function computeUniformOdds(content: Odds["content"], epsilon: number, rho: number): Odds {
+  const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));
+  return { content, truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };
 }
 
 /**

@@ -22,16 +22,13 @@ const { fround } = Math;
  */
 export const coordinate: Mechanism = {
   name: "coordinate",
-  meaning:
-    "a report says of one number of the model, drawn at random, whether what you touched would have it " +
-    "larger or smaller. A weighted coin may turn the answer round, and only this device knows if it did.",
   parameters: {},
   countDirections,
   computeLoudFraction: () => SIGN_LOUD_FRACTION,
   makeReports,
   computeOdds({ epsilon }) {
     const ratio = Math.exp(epsilon);
-    return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
+    return { content: "sign", truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
   },
 };
 

@@ -9,8 +9,14 @@
  */
 
 import { computeUniformThreshold, pickBelow } from "../coin.js";
-import type { Manifest, Terms } from "../epoch.js";
-import type { Draw, Mechanism, Odds, Person, ReadableReport } from "./base.js";
+import type { Manifest } from "../epoch.js";
+import {
+  computeUniformOdds,
+  type Draw,
+  type Mechanism,
+  type Person,
+  type ReadableReport,
+} from "./base.js";
 import { computeRowWeights, countDirections } from "./directions.js";
 import { findLoud } from "./loud.js";
 
@@ -20,21 +26,23 @@ const MAX_BLOCK_ITEMS = 1024;
 /** The default mechanism. The parameter `block` is b, and `loud` is L. */
 export const loudest: Mechanism = {
   name: "loudest",
-  meaning:
-    "a report names one of many public directions in which the model could be moved. The few that " +
-    "speak for what you touched most are your loudest. A report names one of these or one drawn at random, " +
-    "and only this device knows which it was.",
   parameters: {
-    directions_seed: { min: 0, maxIn: () => Number.MAX_SAFE_INTEGER, isFree: true },
-    block: { min: 1, maxIn: () => MAX_BLOCK_ITEMS, isPowerOfTwo: true, isFree: false },
+    directions_seed: { minIn: () => 0, maxIn: () => Number.MAX_SAFE_INTEGER, isFree: true },
+    block: {
+      minIn: () => 1,
+      maxIn: () => MAX_BLOCK_ITEMS,
+      isPowerOfTwo: true,
+      isFree: false,
+    },
     // At most half of the signed directions can be loud. The parameter is free because
     // `loud_fraction` in the terms bounds it.
-    loud: { min: 1, maxIn: countDirections, isFree: true },
+    loud: { minIn: () => 1, maxIn: countDirections, isFree: true },
   },
   countDirections,
   computeLoudFraction,
   makeReports,
-  computeOdds,
+  computeOdds: ({ epsilon, loudFraction }) =>
+    computeUniformOdds("direction", epsilon, loudFraction),
 };
 
 /** Return rho = L / 2n. */
@@ -44,15 +52,6 @@ function computeLoudFraction(manifest: Manifest): number {
 
 function getLoudCount({ terms }: Manifest): number {
   return terms.parameters.loud as number;
-}
-
-/**
- * Return the odds of a report that is uniform with probability gamma, and otherwise one of the L
- * loud directions of 2n.
- */
-function computeOdds({ epsilon, loudFraction: rho }: Terms): Odds {
-  const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));
-  return { truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };
 }
 
 /** Make one report for each draw; `ties` breaks ties between equal agreements. */

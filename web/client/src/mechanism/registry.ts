@@ -2,8 +2,8 @@
  * The list of mechanisms, and the function that makes a person's reports (docs/reference/model.md).
  * docs/extending.md shows how to add a mechanism.
  *
- * A report names a public direction in the space of gradients, and a sign. Each report satisfies
- * epsilon-LDP for every history. Random words are an input: the same words give the same reports
+ * A report names a public direction in the space of gradients and a sign, or an item. Each report
+ * satisfies epsilon-LDP for every history. Random words are an input: the same words give the same reports
  * here and in the Python client.
  */
 
@@ -15,9 +15,10 @@ import { solveUserVector, sortRows } from "../vector.js";
 import { type Mechanism, type Odds, type ReadableReport, splitWords } from "./base.js";
 import { coordinate } from "./coordinate.js";
 import { loudest } from "./loudest.js";
+import { named } from "./named.js";
 
 /** The mechanisms that this client can use. */
-export const MECHANISMS: readonly Mechanism[] = [coordinate, loudest];
+export const MECHANISMS: readonly Mechanism[] = [coordinate, loudest, named];
 
 /** Return the mechanism with this name. Throws a `ProtocolError` if there is none. */
 export function findMechanism(name: unknown): Mechanism {
@@ -25,6 +26,11 @@ export function findMechanism(name: unknown): Mechanism {
   if (mechanism === undefined)
     throw new ProtocolError(`terms: unknown mechanism ${formatValue(name)}`);
   return mechanism;
+}
+
+/** Return whether reports under these terms name items instead of telling a gradient. */
+export function asksForNames({ mechanism }: Pick<Terms, "mechanism">): boolean {
+  return findMechanism(mechanism).asksForNames === true;
 }
 
 export type { ReadableReport } from "./base.js";
@@ -35,21 +41,13 @@ export interface EncodedReports {
   readonly readable: readonly ReadableReport[];
 }
 
-/** The explanation of a report for its owner. */
-export interface Explanation {
-  /** What a report says, in a sentence. */
-  readonly meaning: string;
-  readonly odds: Odds;
-}
-
-/** Explain the reports that these terms ask for. */
-export function explain(terms: Terms): Explanation {
-  const { meaning, computeOdds } = findMechanism(terms.mechanism);
-  return { meaning, odds: computeOdds(terms) };
+/** Return the odds of the reports that these terms ask for. */
+export function computeOdds(terms: Terms): Odds {
+  return findMechanism(terms.mechanism).computeOdds(terms);
 }
 
 /**
- * Make the k reports of a person who touched the rows `own`, from (k + 1) * 4 random words.
+ * Make the k reports of a person from the rows `own` of touched items and (k + 1) * 4 random words.
  *
  * Nothing here can fail because of the rows that were touched (see `bounds`).
  */

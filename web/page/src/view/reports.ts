@@ -2,6 +2,7 @@
 
 import type { LeftDevice, ReadableReport } from "sottovoce-client";
 import { type Child, h, setText, setVisible } from "../dom.js";
+import { splitTitle } from "../titles.js";
 import { formatAmount, toHex } from "../words.js";
 
 const HEADER_BYTES = 56;
@@ -14,13 +15,17 @@ export function createReportsView() {
   const rows = h("tbody", {});
   const size = h("p", { id: "batch-size", class: "note" });
   const showAllButton = h("button", { type: "button", class: "button small", hidden: true });
+  const names = h("tr", {});
   const region = h(
     "div",
     { class: "scroll", role: "region", "aria-labelledby": "reports-caption", tabindex: 0 },
-    createTable(rows),
+    createTable(names, rows),
   );
-  const content = h("div", { hidden: true }, size, region, showAllButton, ...createExplanation());
+  const explanation = h("div", {});
+  const content = h("div", { hidden: true }, size, region, showAllButton, explanation);
   const fill = (batch: LeftDevice) => {
+    names.replaceChildren(...createColumnHeaders(batch));
+    explanation.replaceChildren(...createExplanation(batch));
     rows.replaceChildren(...createRows(batch, FIRST_ROWS));
     setText(showAllButton, `Show all ${formatAmount(batch.reports.length)}`);
     setVisible(showAllButton, batch.reports.length > FIRST_ROWS);
@@ -30,7 +35,7 @@ export function createReportsView() {
     };
   };
   const clear = () => {
-    for (const part of [rows, size]) part.replaceChildren();
+    for (const part of [rows, names, explanation, size]) part.replaceChildren();
     showAllButton.onclick = null;
   };
   let displayedHash = "";
@@ -53,23 +58,14 @@ export function createReportsView() {
   };
 }
 
-function createTable(rows: HTMLElement): HTMLElement {
+function createTable(names: HTMLElement, rows: HTMLElement): HTMLElement {
   const createGroupHeader = (name: string, kind: string | null, colspan = 1) =>
     h("th", { scope: "colgroup", class: kind, colspan }, name);
-  const createColumnHeader = (name: Child, kind: string | null = null) =>
-    h("th", { scope: "col", class: kind }, name);
   const groups = [
     h("td"),
     createGroupHeader("In the envelope", null, 2),
     createGroupHeader("Leaves", "leaves"),
     createGroupHeader("Stays here", "stays"),
-  ];
-  const names = [
-    createColumnHeader(h("span", { class: "visually-hidden" }, "Number")),
-    createColumnHeader("Direction"),
-    createColumnHeader("Sign"),
-    createColumnHeader("4 bytes → 52", "leaves"),
-    createColumnHeader("Coin", "stays"),
   ];
   return h(
     "table",
@@ -79,15 +75,29 @@ function createTable(rows: HTMLElement): HTMLElement {
       { id: "reports-caption", class: "visually-hidden" },
       "Every report of the last batch",
     ),
-    h("thead", {}, h("tr", {}, ...groups), h("tr", {}, ...names)),
+    h("thead", {}, h("tr", {}, ...groups), names),
     rows,
   );
 }
 
-function createRows({ reports, bytes }: LeftDevice, maxRows: number): HTMLElement[] {
-  return reports
-    .slice(0, maxRows)
-    .map((report, at) => createRow(report, at, toHex(getSealed(bytes, at))));
+function createColumnHeaders({ titles }: LeftDevice): HTMLElement[] {
+  const createHeader = (name: Child, kind: string | null = null) =>
+    h("th", { scope: "col", class: kind }, name);
+  return [
+    createHeader(h("span", { class: "visually-hidden" }, "Number")),
+    createHeader(titles === null ? "Direction" : "Name"),
+    createHeader(titles === null ? "Sign" : "Number"),
+    createHeader("4 bytes → 52", "leaves"),
+    createHeader("Coin", "stays"),
+  ];
+}
+
+function createRows({ reports, titles, bytes }: LeftDevice, maxRows: number): HTMLElement[] {
+  return reports.slice(0, maxRows).map((report, at) => {
+    const cells =
+      titles === null ? createDirectionCells(report) : createNameCells(report, titles[at] ?? null);
+    return createRow(report, at, cells, toHex(getSealed(bytes, at)));
+  });
 }
 
 /** Return the sealed report at an index of an encoded batch. */
@@ -98,7 +108,12 @@ function getSealed(bytes: Uint8Array, at: number): Uint8Array {
   );
 }
 
-function createRow(report: ReadableReport, at: number, sealed: string): HTMLElement {
+function createRow(
+  report: ReadableReport,
+  at: number,
+  cells: HTMLElement[],
+  sealed: string,
+): HTMLElement {
   const whole = h("tr", { class: "whole" }, h("td", { colspan: 5 }, h("code", {}, sealed)));
   const button = h(
     "button",
@@ -109,8 +124,7 @@ function createRow(report: ReadableReport, at: number, sealed: string): HTMLElem
     "tr",
     {},
     h("th", { scope: "row" }, String(at + 1)),
-    h("td", {}, ...formatDirection(report)),
-    h("td", { class: "sign" }, report.bit === 1 ? "+" : "−"),
+    ...cells,
     h("td", { class: "leaves" }, button),
     h("td", { class: `stays ${report.coin}` }, report.coin),
   );
@@ -118,9 +132,23 @@ function createRow(report: ReadableReport, at: number, sealed: string): HTMLElem
   return element;
 }
 
-function formatDirection({ row, column }: ReadableReport): Child[] {
+function createDirectionCells({ row, column, bit }: ReadableReport): HTMLElement[] {
   const createWord = (text: string) => h("span", { class: "whole-word" }, text);
-  return [createWord(`row ${row},`), " ", createWord(`factor ${column}`)];
+  return [
+    h("td", {}, createWord(`row ${row},`), " ", createWord(`factor ${column}`)),
+    h("td", { class: "sign" }, bit === 1 ? "+" : "−"),
+  ];
+}
+
+function createNameCells({ row }: ReadableReport, title: string | null): HTMLElement[] {
+  return [h("td", {}, formatName(row, title)), h("td", { class: "sign" }, String(row + 1))];
+}
+
+/** Format the name in a report: the title of a film, if there is one. */
+export function formatName(row: number, title: string | null): string {
+  if (title === null) return row < 0 ? "no film" : "a film that may come later";
+  const { name, year } = splitTitle(title);
+  return year === null ? name : `${name} (${year})`;
 }
 
 /** Show all 52 bytes in a row of their own, or remove that row. */
@@ -144,22 +172,32 @@ function formatSize({ epoch, state, reports, bytes }: LeftDevice): string {
   );
 }
 
-function createExplanation(): HTMLElement[] {
+function createExplanation({ titles }: LeftDevice): HTMLElement[] {
+  const [content, meaningOfKept] =
+    titles === null
+      ? [
+          "A direction is one of many public ways in which the model could be moved; the sign says " +
+            "which way.",
+          ": it says what your films gave. ",
+        ]
+      : [
+          "A report names a film, no film, or a film that the catalogue may still get.",
+          ": it names the film that you added last. ",
+        ];
+  const turned = [h("b", {}, "turned"), ": the opposite. "];
   return [
     h(
       "p",
       { class: "note" },
-      "A direction is one of many public ways in which the model could be moved; the sign says which " +
-        "way. The envelope is opened by the server, after the proxy has mixed everybody's.",
+      `${content} The envelope is opened by the server, after the proxy has mixed everybody's.`,
     ),
     h(
       "p",
       { class: "note" },
       "The coin is known to you alone. ",
       h("b", {}, "kept"),
-      ": it says what your films gave. ",
-      h("b", {}, "turned"),
-      ": the opposite. ",
+      meaningOfKept,
+      ...(titles === null ? turned : []),
       h("b", {}, "random"),
       ": drawn by chance, it says nothing of you.",
     ),

@@ -7,6 +7,7 @@ import type { Curve, Point, State } from "../state.js";
 import { formatCrowd, WHEN_SENTENCE } from "../terms.js";
 import { toSentence } from "../trouble.js";
 import {
+  describeMechanism,
   formatAmount,
   formatBound,
   formatCountdown,
@@ -146,10 +147,7 @@ function createFactsView(): View & { tick(now: number): void } {
       if (newManifest === null || offer === null) return;
       setText(epoch, formatAmount(newManifest.epoch));
       setText(people, formatAmount(Math.round(newManifest.reportsBehind / offer.terms.reports)));
-      setText(
-        mechanism,
-        `The way in which reports are made is called ${offer.terms.mechanism}: ${offer.meaning}`,
-      );
+      setText(mechanism, describeMechanism(offer.terms.mechanism, offer.odds));
     },
     tick(now) {
       if (manifest === null) return;
