@@ -7,8 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, TermsError
+from sottovoce.client.reporting import find_reported_rows
 from sottovoce.errors import ProtocolError, StoreError, UntrustedError
-from sottovoce.protocol import Catalogue, Item, KeyStatement, Shelf, SignedShelf
+from sottovoce.protocol import Catalogue, Item, KeyStatement, Release, Shelf, SignedShelf
 from tests.client.world import DAY, FakeProxy, World, item
 
 NEW = Item("new", "New", {"genre": ("x" * 100,)})
@@ -74,20 +75,20 @@ def test_reports_are_for_the_catalogue_of_the_manifest(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ignore the shelf: the rows of an epoch's model are those of its manifest."""
-    seen = []
+    found: list[list[int]] = []
 
-    def rows_of(release: object, items: list[str]) -> list[int]:
-        seen.append([world.catalogue.numbers[name] for name in items])
-        assert release.catalogue.hash == world.catalogue.hash  # type: ignore[attr-defined]
-        return sorted(seen[-1])
+    def find_and_note(release: Release, moments: dict[str, int]) -> list[int]:
+        assert release.catalogue.hash == world.catalogue.hash
+        found.append(find_reported_rows(release, moments))
+        return found[-1]
 
-    monkeypatch.setattr("sottovoce.protocol.release.Release.rows_of", rows_of)
+    monkeypatch.setattr("sottovoce.client.syncing.find_reported_rows", find_and_note)
     proxy = FakeProxy(world)
     with world.create(tmp_path / "client") as client:
         client.record([GONE, item(9)])
         lay_out(proxy, LATER, NEW)
         assert client.sync(proxy).outcome == "sent"
-    assert seen == [[5, 9]]
+    assert found == [[5, 9]]
 
 
 def stranger(world: World) -> bytes:

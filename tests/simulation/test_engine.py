@@ -21,7 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce import FederatedMF
-from sottovoce.core import MECHANISMS, Histories, draw_initial_items, solve_user_vectors, sum_signs
+from sottovoce.core import (
+    MECHANISMS,
+    Histories,
+    count_reports,
+    draw_initial_items,
+    solve_user_vectors,
+)
 from sottovoce.core.coordinate import Coordinate
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
@@ -121,8 +127,9 @@ def test_reports_are_the_references(
     assert np.array_equal(simulated.list_reports(V, 4), expected)
     collected = simulated.collect(V, 4)
     assert collected.n_reports == expected.size
-    n_directions = plan.build(n_items).n_directions
-    assert np.array_equal(collected.sums, sum_signs(expected, n_directions))
+    built = plan.build(n_items)
+    counts = count_reports(expected, built.n_directions)
+    assert np.array_equal(collected.sums, built.to_sums(counts))
 
 
 @engines_and_mechanisms
@@ -204,11 +211,11 @@ def test_the_proxys_dummies_are_the_same_for_every_engine(
     """Check the number of dummies, their sums, and that no dummies change nothing."""
     drawn: list[int] = []
 
-    def count_and_sum(reports: np.ndarray, n_directions: int) -> np.ndarray:
+    def count(reports: np.ndarray, n_directions: int) -> np.ndarray:
         drawn.append(len(reports))
-        return sum_signs(reports, n_directions)
+        return count_reports(reports, n_directions)
 
-    monkeypatch.setattr("sottovoce.simulation.interface.sum_signs", count_and_sum)
+    monkeypatch.setattr("sottovoce.simulation.interface.count_reports", count)
     h = random_people(60, 40, seed=2, most=30)
     plain = Settings.preset(mechanism, factors=3, reports=2, epochs=9, lifetime=1)
     plan, V = replace(plain, dummies=501), make_first_items(plain, 40)

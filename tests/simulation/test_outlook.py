@@ -68,7 +68,7 @@ def test_an_epoch_waits_for_its_crowd() -> None:
     few = ShopOutlook(
         PublicNumbers(40, 60, 6), budget, plan_training(40, 60, budget=budget), 40, []
     )
-    assert (few.weeks, few.min_clients, few.privacy_report.people) == (3, 100, 100)
+    assert (few.weeks, few.min_clients, few.privacy_report.people) == (25, 100, 100)
 
 
 def test_seed_fixes_the_result_and_more_people_make_it_better(

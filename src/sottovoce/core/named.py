@@ -65,7 +65,6 @@ class Named(Mechanism):
     preset_settings: ClassVar[Mapping[str, Any]] = {
         "reports": 1,
         "epsilon": 10.0,
-        "lifetime": 1,
         "factors": 1,
         "rotate": False,
     }

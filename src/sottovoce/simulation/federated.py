@@ -110,11 +110,11 @@ class FederatedMF:
     reports : int from 1 to 10000, optional
         reports of one person in one epoch (k); an epoch costs k * epsilon.
     mechanism : str, optional
-        how devices report: coordinate, loudest.
+        how devices report: coordinate, loudest, named.
     seed : int from 0 to 9007199254740991, default 0
         public seed of the first item matrix, the directions and, in a simulation, all reports.
     preset : str, default 'loudest'
-        settings to start from: paper, coordinate, loudest, strong, crowd.
+        settings to start from: paper, coordinate, loudest, named, strong, crowd.
     budget : float, optional
         epsilon that each person may spend in all, with nobody to trust; without a budget the preset
         has its usual reports.

@@ -135,7 +135,8 @@ def plan_training(
         items: Number of items in the catalogue.
         history: Approximate number of items in a typical history; by default 2% of the catalogue,
             within 10 to 200.
-        preset: The preset to start from: `loudest`, `coordinate`, `paper`, `strong` or `crowd`.
+        preset: The preset to start from: `loudest`, `coordinate`, `named`, `paper`, `strong` or
+            `crowd`.
         budget: The budget of each person. None means the preset's budget, if it has one.
         fixed: Settings by name, including options of the mechanism. Values that are not None stay
             as they are, and the other settings are planned around them.
