@@ -8,6 +8,9 @@ it says why the system or another package refused.
 
 Errors for machines need less, since their class says what to do: a `ProtocolError` names the
 field, the file or the value, an `UnavailableError` or a `RefusedError` gives the cause.
+
+A message is a sentence, not a fragment such as "size: 3, not 4". All this holds for the browser's
+messages, too.
 """
 
 import ast
@@ -22,6 +25,9 @@ ROOT = Path(__file__).parents[1]
 # The sources of both distributions, parsed.
 SOURCE_FILES = sorted([*(ROOT / "src/sottovoce").rglob("*.py"), *(ROOT / "lab/src").rglob("*.py")])
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE_FILES}
+# The browser's sources.
+WEB_FILES = sorted((ROOT / "web").glob("*/src/**/*.ts"))
+WEB_SOURCES = {path: path.read_text(encoding="utf-8") for path in WEB_FILES}
 # Our error classes by name.
 ERROR_CLASSES = {
     name: kind
@@ -37,6 +43,12 @@ ERROR_CLASSES |= {
     for base in node.bases
     if ast.unparse(base) in ERROR_CLASSES and node.name not in ERROR_CLASSES
 }
+# Classes that only the browser has, and the classes whose rule they follow.
+WEB_CLASSES = ERROR_CLASSES | {
+    # Errors of the language give the cause of an error of ours.
+    **dict.fromkeys(("Error", "RangeError", "SyntaxError", "TypeError"), errors.RefusedError),
+    "PostponedError": errors.UnavailableError,
+}
 # Functions that add the place to a message, and the number of the argument with the message.
 MESSAGE_HELPERS = {"table.add_problem": 2, "exclusive_lock": 1, "_locate_error": 2}
 # Dicts of messages by what a database says.
@@ -44,13 +56,18 @@ MESSAGE_TABLES = ("_ADVICE_BY_ERROR", "_ADVICE_BY_MESSAGE")
 
 # Verbs that an instruction may begin with.
 VERBS = (
-    "ask|begin|call|choose|give|install|leave|lower|make|name|restore|run|say|show|sync|"
-    "try|use|wait|write"
+    "ask|begin|call|choose|compare|delete|fetch|give|install|leave|lower|make|name|open|reload|"
+    "restore|run|say|show|sync|try|use|wait|write"
 )
 SAYS_WHAT_IS_RIGHT = re.compile(r"\b(must|needs?|at least|at most)\b|\bthere are \{")
 SAYS_WHAT_TO_DO = re.compile(rf"(^|[:;,.(] |\bor |\band )({VERBS})\b", re.IGNORECASE)
 HAS_COMMAND = re.compile(r"`sottovoce |pip install |\W--[a-z]")
 QUOTES_AN_ERROR = re.compile(r"\{.*\b(error|reason|fallback|hint|message|taken|told|what)\b.*\}")
+# What a fragment has in place of a sentence, and what makes a sentence of it.
+COMPARES_VALUES = re.compile(r", (not|expected|got|at most|at least|found) ")
+HAS_VERB = re.compile(
+    rf"\b(are|cannot|can|had|has|have|is|must|needs?|was|were|{VERBS})\b", re.IGNORECASE
+)
 NAMES_SOMETHING = re.compile(r"\{|\w_\w|\w\(\)")
 
 # Expressions for texts, by the name that they are assigned to.
@@ -130,6 +147,8 @@ def find_messages(node: ast.AST, names: Texts) -> Iterator[tuple[int, type, str,
 
 def find_omission(kind: type, text: str, *, has_path: bool) -> str:
     """Return what a message does not say, or an empty string."""
+    if COMPARES_VALUES.search(text) and not HAS_VERB.search(text):
+        return "a verb"
     naming = (NAMES_SOMETHING, HAS_COMMAND, SAYS_WHAT_IS_RIGHT)
     names = has_path or any(pattern.search(text) for pattern in naming)
     if issubclass(kind, errors.ProtocolError):
@@ -140,6 +159,41 @@ def find_omission(kind: type, text: str, *, has_path: bool) -> str:
         return "what was wrong"
     advising = (SAYS_WHAT_IS_RIGHT, SAYS_WHAT_TO_DO, HAS_COMMAND, QUOTES_AN_ERROR)
     return "" if any(pattern.search(text) for pattern in advising) else "what to do"
+
+
+# A call such as `new StoreError(` or `new errors.StoreError(`.
+WEB_ERROR = re.compile(r"\bnew (?:errors\.)?(\w*Error)\((?!\))")
+WEB_CONSTANT = re.compile(r"^const ([A-Z_]+) =\s*(?=[\"`])", re.MULTILINE)
+# A part of a text: a literal, or anything else up to the next `+`, comma or end.
+WEB_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`')
+
+
+def read_web_text(source: str, start: int, constants: dict[str, str]) -> str:
+    """Return the text of the expression at `start`, with {...} for what only a run decides."""
+    text, at = "", start
+    while source[at] not in ",);":
+        if literal := WEB_LITERAL.match(source, at):
+            text += re.sub(r"\$\{", "{", literal[0][1:-1])
+            at = literal.end()
+        elif name := re.compile(r"[\w.?()]*[\w.]").match(source, at):
+            text += constants.get(name[0], f"{{{name[0]}}}")
+            at = name.end() + source.startswith("(error)", name.end()) * len("(error)")
+        else:
+            at += 1
+    return text
+
+
+def find_web_messages() -> Iterator[tuple[Path, int, type, str]]:
+    """Yield file, line, class and text of every message of the browser's client and pages."""
+    for path, source in WEB_SOURCES.items():
+        constants = {
+            match[1]: read_web_text(source, match.end(), {})
+            for match in WEB_CONSTANT.finditer(source)
+        }
+        for match in WEB_ERROR.finditer(source):
+            text = read_web_text(source, match.end(), constants)
+            line = source.count("\n", 0, match.start()) + 1
+            yield path, line, WEB_CLASSES[match[1]], text
 
 
 def test_every_message_says_what_is_wrong_and_what_to_do() -> None:
@@ -156,4 +210,15 @@ def test_every_message_says_what_is_wrong_and_what_to_do() -> None:
         f"{path.relative_to(ROOT)}:{line}: {text!r} lacks {omission}"
         for path, line, kind, text, has_path in messages
         if (omission := find_omission(kind, text, has_path=has_path))
+    ] == []
+
+
+def test_messages_of_the_browser_follow_the_same_rule() -> None:
+    messages = list(find_web_messages())
+    assert len(messages) > 80
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {text!r} lacks {omission}"
+        for path, line, kind, text in messages
+        # Data of a browser has no path.
+        if (omission := find_omission(kind, text, has_path=kind is errors.StoreError))
     ] == []

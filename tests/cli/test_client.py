@@ -76,7 +76,7 @@ def test_commands_of_a_client_from_first_to_last(device: Device, tmp_path: Path)
     recommendations = json.loads(out.read_text())["recommendations"]
     assert len(recommendations) == 3
     assert all(entry["id"] in shown.stdout for entry in recommendations)
-    reasons = [reason for entry in recommendations for reason in entry["because"]]
+    reasons = [reason for entry in recommendations for reason in entry["reasons"]]
     assert {reason["id"] for reason in reasons if "id" in reason} <= {item(3), item(7)}
     assert all(0 < reason["share"] <= 1 for reason in reasons)
     assert len(device.proxy.received) == 1
@@ -93,7 +93,7 @@ def test_status_as_text_and_as_json(device: Device, tmp_path: Path) -> None:
     assert f"Your limit of 25, of which {25 - COST:g} is left" in output
     assert "unheard-of" in output
     status = json.loads(out.read_text())
-    assert (status["in_catalogue"], status["unknown"]) == (1, ["unheard-of"])
+    assert (status["in_catalogue"], status["unknown_items"]) == (1, ["unheard-of"])
     assert status["terms"]["mechanism"] == "loudest"
     with closing(sqlite3.connect(device.folder / "client.db", isolation_level=None)) as db:
         db.execute("DELETE FROM ledger WHERE record = 2")

@@ -22,13 +22,13 @@ def test_json_and_plot_are_written(tmp_path: Path) -> None:
     assert "HR@10" in shown
     content = json.loads(out.read_text())
     assert set(content) == {
-        "data", "people", "settings", "epochs", "final", "without", "popularity",
+        "data", "people", "settings", "epochs", "final", "model_only", "popularity",
         "informed_popularity", "privacy", "seconds",
     }  # fmt: skip
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
     metrics = {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10", "coverage@10"}
-    for who in ("final", "without", "popularity", "informed_popularity"):
+    for who in ("final", "model_only", "popularity", "informed_popularity"):
         assert set(content[who]) == metrics
     assert 0 < content["popularity"]["coverage@10"] < content["final"]["coverage@10"] <= 1
     assert content["privacy"]["spans"][2]["pure"] == 2 * 10 * 2.5
@@ -42,7 +42,7 @@ def test_named_metrics_are_computed(tmp_path: Path) -> None:
     shown = call(*SMALL, "--metrics", names, "--json", str(out), "--plot", str(tmp_path / "a.png"))
     assert "NOVELTY@5" in shown
     content = json.loads(out.read_text())
-    for who in ("final", "without", "popularity", "informed_popularity"):
+    for who in ("final", "model_only", "popularity", "informed_popularity"):
         assert set(content[who]) == set(names.split(","))
     for wrong in ("auc@10", "coverage@10", ","):
         with pytest.raises(SettingsError):
@@ -131,7 +131,7 @@ def test_side_information_is_read_from_a_file_or_left_out(tmp_path: Path) -> Non
     assert f"loudest with {tagged['settings']['side_information']}" in shown
     assert "loudest alone" in shown
     plain, shown = outcome(tmp_path, "--no-tags")
-    assert plain["final"] == plain["without"] == tagged["without"] != tagged["final"]
+    assert plain["final"] == plain["model_only"] == tagged["model_only"] != tagged["final"]
     assert "alone" not in shown
     timed, shown = outcome(tmp_path, "--no-tags", "--split", "latest", "--negatives", "0")
     assert timed["settings"]["side_information"] == "time"

@@ -96,8 +96,10 @@ def test_forged_files_are_refused_and_change_nothing(
 
 
 def _read_tables(informed: Client) -> list[tuple[Any, ...]]:
-    about = "proxy_url, verification_key, paused, terms, head, epoch, manifest_hash"
-    return informed._store._db.rows(f"SELECT files.*, signed, {about} FROM files, manifest, about")
+    columns = "proxy_url, verification_key, paused, terms, head, epoch, manifest_hash"
+    return informed._store._db.rows(
+        f"SELECT files.*, signed, {columns} FROM files, manifest, settings"
+    )
 
 
 def test_older_epoch_is_refused_even_after_forgetting(
@@ -168,7 +170,7 @@ def test_cheaper_reports_do_not_exceed_the_promise(
         terms = client.fetch_terms(proxy)
         assert (
             client.compute_outlook(terms)
-            .short[0]
+            .summary[0]
             .startswith("Your history stays here; at most 4 reports,")
         )
         client.accept(terms, 1.5 * COST)

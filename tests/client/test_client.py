@@ -25,7 +25,7 @@ def test_column_of_a_csv_file_is_read(
     path = tmp_path / "watched.csv"
     path.write_bytes(content)
     assert client.record_csv(path, column) == 2
-    assert {"a", "b"} <= set(client.get_status().unknown)
+    assert {"a", "b"} <= set(client.get_status().unknown_items)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_promise_holds_after_one_two_and_three_trainings(lived: Lived) -> None:
         terms = client.fetch_terms(lived.proxy)
         outlook = client.compute_outlook(terms)
         assert outlook.promise.local == number * EPOCHS * COST
-        assert (outlook.turns_left, outlook.within_limit) == (EPOCHS, within)
+        assert (outlook.turns_left, outlook.turns_within_limit) == (EPOCHS, within)
         centrals.append(outlook.promise.central)
         client.set_limit(100 * COST)
         lived.accept()
@@ -155,7 +155,7 @@ def test_promise_holds_after_one_two_and_three_trainings(lived: Lived) -> None:
             assert lived.report() == "sent"
             now = client.compute_outlook(terms)
             assert now.promise == outlook.promise
-            assert (now.turns_left, now.within_limit) == (left, left)
+            assert (now.turns_left, now.turns_within_limit) == (left, left)
         spent = client.get_status().spent
         assert spent == outlook.promise.local
         client.set_limit(3 * COST)
@@ -189,7 +189,7 @@ def test_status_and_catalogue_before_and_after_a_sync(
             attempt()
     client.sync(proxy)
     after = client.get_status()
-    assert (after.interactions, after.in_catalogue, after.unknown) == (4, 3, ("unheard of",))
+    assert (after.interactions, after.in_catalogue, after.unknown_items) == (4, 3, ("unheard of",))
     assert (after.epoch, after.epochs, after.terms) == (1, 1, world.terms())
     assert (after.spent, after.problem, after.proxy_url) == (COST, None, "https://proxy.example")
     proxy.calls.clear()

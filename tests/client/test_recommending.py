@@ -45,7 +45,7 @@ def test_list_has_the_best_items_outside_the_history(
     assert not set(touched) & {entry.id for entry in recommendations}
     scores = [entry.score for entry in recommendations]
     assert scores == sorted(scores, reverse=True)
-    reasons = [reason.what for entry in recommendations for reason in entry.because]
+    reasons = [reason.source for entry in recommendations for reason in entry.reasons]
     assert {what.id for what in reasons if isinstance(what, Item)} <= set(touched)
     assert client.recommend(4) == recommendations[:4]
     with pytest.raises(SettingsError):
@@ -105,7 +105,7 @@ def test_a_model_without_a_solution_recommends_and_explains_nothing(
     model = world.add(encode_items(V))
     proxy.publish(world.signed(1, model=model, regularization=1e-12))
     assert client.sync(proxy).outcome == "sent"
-    assert [entry.because for entry in client.recommend(3)] == [()] * 3
+    assert [entry.reasons for entry in client.recommend(3)] == [()] * 3
 
 
 def test_sync_of_another_process_does_not_remove_the_model(
@@ -268,7 +268,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         ),
         "scores": personal.scores().tolist(),
         "best": [
-            [entry.id, [_reason(reason.what, reason.share) for reason in entry.because]]
+            [entry.id, [_reason(reason.source, reason.share) for reason in entry.reasons]]
             for entry in list_recommendations(release, touched, 5)
         ],
     }

@@ -211,7 +211,7 @@ DAMAGES = {
     "one more record": "INSERT INTO ledger (record, epsilon, hash)"
     " SELECT 4, 99, hash FROM ledger WHERE record = 3",
     "a share": "UPDATE ledger SET loud_fraction = 0.01 WHERE record = 2",
-    "the pinned end": "UPDATE about SET head = (SELECT hash FROM ledger WHERE record = 2)",
+    "the pinned end": "UPDATE settings SET head = (SELECT hash FROM ledger WHERE record = 2)",
 }
 
 

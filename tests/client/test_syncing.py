@@ -294,11 +294,11 @@ def test_outlook_includes_a_waiting_batch(client: Client, proxy: FakeProxy) -> N
     terms = client.fetch_terms(proxy)
     for limit, reports in [(COST, REPORTS), (3 * COST, 3 * REPORTS)]:
         client.set_limit(limit)
-        assert f"; at most {reports} reports, " in client.compute_outlook(terms).short[0]
+        assert f"; at most {reports} reports, " in client.compute_outlook(terms).summary[0]
     proxy.before = lambda call: None
     client.set_limit(COST)
     assert client.sync(proxy).outcome == "sent"
-    assert client.compute_outlook(terms).short[0].endswith("; no more reports leave.")
+    assert client.compute_outlook(terms).summary[0].endswith("; no more reports leave.")
 
 
 def test_batch_is_not_sent_after_the_end_of_its_epoch(

@@ -182,7 +182,7 @@ class FakeProxy:
     def shelf(self) -> bytes:
         return self._do("shelf", lambda: self.shelved)
 
-    def model(self, sha256: bytes, most: int) -> bytes:
+    def model(self, sha256: bytes, max_bytes: int) -> bytes:
         return self._do("model", lambda: self.world.files[sha256])
 
     def catalogue(self, sha256: bytes) -> bytes:

@@ -72,7 +72,7 @@ class ServerOverNetwork:
     def shelf(self) -> bytes:
         return self._ask(lambda: self._server.server.get_signed_shelf().encode())
 
-    def model(self, sha256: bytes, most: int) -> bytes:
+    def model(self, sha256: bytes, max_bytes: int) -> bytes:
         return self._ask(lambda: _check_exists(self._server.server.get_model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:
@@ -125,7 +125,7 @@ class ProxyOverNetwork:
     def shelf(self) -> bytes:
         return self._ask(self._shelf)
 
-    def model(self, sha256: bytes, most: int) -> bytes:
+    def model(self, sha256: bytes, max_bytes: int) -> bytes:
         return self._ask(lambda: _check_exists(self._part.proxy.mirror.read_model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:

@@ -681,7 +681,7 @@ def use_certificate(name: str) -> Action:
 
 
 # Patterns of metrics.
-PAUSED_METRIC = "proxy_barred 1.0"
+PAUSED_METRIC = "proxy_paused 1.0"
 FAILING_METRIC = "proxy_beat_failures [1-9]"
 CERTIFICATE_METRIC = 'server_problem{name="certificates"} 1.0'
 KEYS_METRIC = 'server_problem{name="keys"} 1.0'

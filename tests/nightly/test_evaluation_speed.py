@@ -23,7 +23,7 @@ def test_an_evaluation_takes_less_time_than_the_training() -> None:
     films = people.tags.tolist()
     split, model = leave_one_out(people, seed=1000), FederatedMF(budget=50, seed=1000)
     # Loops are compiled before they are timed.
-    some = split.train.some(0, 4_000), split.left_out.some(0, 4_000)
+    some = split.train.slice(0, 4_000), split.left_out.slice(0, 4_000)
     model.fit(some[0], item_features=films).evaluate(*some)
     training = measure_seconds(lambda: model.fit(split.train))
     evaluation = measure_seconds(

@@ -107,7 +107,7 @@ def test_the_contract_of_engines() -> None:
 
 
 def test_more_workers_than_people_and_more_than_are_added_at_once() -> None:
-    for people in (PEOPLE.some(0, 2), PEOPLE):
+    for people in (PEOPLE.slice(0, 2), PEOPLE):
         with build_engine("ray", people, PLAN, ray_workers=SUMS_PER_STEP + 1) as ours:
             collected = ours.collect(V, 0)
         assert np.array_equal(collected.sums, build_engine("cpu", people, PLAN).collect(V, 0).sums)

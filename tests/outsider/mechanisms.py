@@ -39,7 +39,7 @@ def build(terms: Terms, items: int, alpha: float = 0.0) -> Mechanism:
 
 def pinned(terms: Terms) -> Terms:
     """Return the terms with the parameters that are not free."""
-    free = MECHANISMS[terms["mechanism"]].unpinned
+    free = MECHANISMS[terms["mechanism"]].changeable_parameters
     return {name: value for name, value in terms["parameters"].items() if name not in free}
 
 

@@ -440,8 +440,8 @@ def made(case: dict[str, Any]) -> dict[str, Any]:
         "central": result.central,
         "dummies_only": result.dummies_only,
         "turns_left": asked.turns_left(ledger.charges),
-        "within_limit": within,
-        "short": asked.promise(ledger.charges, case["delta"], within).summarize(
+        "turns_within_limit": within,
+        "summary": asked.promise(ledger.charges, case["delta"], within).summarize(
             within * asked.reports
         ),
         "figures": [list(pair) for pair in result.list_figures()],

@@ -81,18 +81,18 @@ LIMITED_READS: dict[int, Callable[[HttpSource], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("most", LIMITED_READS)
+@pytest.mark.parametrize("max_bytes", LIMITED_READS)
 def test_announced_length_beyond_the_limit_is_not_read(
-    server: LoopbackServer, source: HttpSource, most: int
+    server: LoopbackServer, source: HttpSource, max_bytes: int
 ) -> None:
     def announce(handler: BaseHTTPRequestHandler, _: bytes) -> None:
         handler.send_response(200)
-        handler.send_header("Content-Length", str(most + 1))
+        handler.send_header("Content-Length", str(max_bytes + 1))
         handler.end_headers()
 
     server.answer = announce
-    with pytest.raises(ProtocolError, match=rf"\b{most}\b"):
-        LIMITED_READS[most](source)
+    with pytest.raises(ProtocolError, match=rf"\b{max_bytes}\b"):
+        LIMITED_READS[max_bytes](source)
 
 
 @pytest.mark.parametrize("length", [None, "12", "9" * 5000, "many"])

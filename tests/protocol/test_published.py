@@ -168,8 +168,8 @@ def test_model_is_limited_to_the_size_in_the_manifest(
 ) -> None:
     """Check the size that is requested; `test_http.py` checks that no more is read."""
 
-    def too_long(_: bytes, most: int) -> bytes:
-        raise ProtocolError(f"longer than {most}")
+    def too_long(_: bytes, max_bytes: int) -> bytes:
+        raise ProtocolError(f"longer than {max_bytes}")
 
     monkeypatch.setattr(scene.source, "model", too_long)
     with scene.refused(ProtocolError, f"longer than {model_size(ITEMS, FACTORS)}"):

@@ -68,4 +68,4 @@ def test_better_terms_need_no_consent(name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_unpinned_parameters_are_those_of_the_mechanism(name: str) -> None:
     kind = MECHANISMS[name]
-    assert set(kind.unpinned) - {"directions_seed"} <= set(kind.public_names())
+    assert set(kind.changeable_parameters) - {"directions_seed"} <= set(kind.public_names())

@@ -44,7 +44,7 @@ def request(epoch: int, element: bytes, whose: bytes = bytes(32)) -> TokenReques
     return TokenRequest(epoch, attestation, element)
 
 
-def is_barred(accounts: Accounts) -> bool:
+def is_paused(accounts: Accounts) -> bool:
     return accounts.problem is not None
 
 
@@ -63,14 +63,14 @@ def test_token_key_is_for_one_epoch(tmp_path: Path) -> None:
         with pytest.raises(RefusedError):  # of the third epoch: with it an account would have two
             accounts.check_request(request(4, element).encode())
         accounts.follow(named(4, first, second))
-        assert is_barred(accounts)
+        assert is_paused(accounts)
         foreign = Issuer(bytes(32)).public_key
         accounts.follow(named(5, second, foreign))
-        assert not is_barred(accounts)
+        assert not is_paused(accounts)
         with pytest.raises(RefusedError):
             accounts.check_request(request(6, element).encode())
         accounts.follow(named(6, foreign, accounts.announced_key))
-        assert is_barred(accounts)
+        assert is_paused(accounts)
 
 
 def test_refused_token_request_is_not_evaluated(

@@ -17,7 +17,7 @@ from sottovoce.storage.database import _ADVICE_BY_ERROR, Database
 from tests.proxy.world import World, count_batches
 
 COLUMNS = {
-    "about": ["name", "server"],
+    "identity": ["name", "server"],
     "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
     "shelves": ["place", "signed", "catalogue"],
     "token_keys": ["seed", "epoch", "issued"],

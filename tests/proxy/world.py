@@ -211,9 +211,9 @@ class ServerInMemory:
         now = self.now.manifest
         return (self.shelved or shelved(now.opens, now.catalogue)).encode()
 
-    def model(self, sha256: bytes, most: int) -> bytes:
+    def model(self, sha256: bytes, max_bytes: int) -> bytes:
         self._begin("model")
-        assert len(self.files[sha256]) <= most
+        assert len(self.files[sha256]) <= max_bytes
         return self.files[sha256]
 
     def catalogue(self, sha256: bytes) -> bytes:

@@ -39,7 +39,10 @@ def test_verdict_depends_on_every_shop_and_on_their_mean() -> None:
     assert make_outlook(([0.4, 0.2, 0.4, 0.5], 0.3)).better_after == 3
     assert make_outlook(better, simulated=10).verdict == "yes"
     assert make_outlook(worse, simulated=10).verdict == "unknown"
-    assert (make_outlook(better, worse).lists.least, make_outlook(better, worse).lists.most) == (
+    assert (
+        make_outlook(better, worse).lists.lowest,
+        make_outlook(better, worse).lists.highest,
+    ) == (
         0.2,
         0.4,
     )

@@ -69,7 +69,7 @@ def shards(data: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Shar
 
 COMPARED_FIELDS = (
     "final",
-    "without",
+    "model_only",
     "popularity",
     "informed_popularity",
     "side_information",
@@ -95,7 +95,7 @@ def test_run_over_shards_equals_the_run_in_memory(
     run, expected = simulate(shards, plan), simulate(data, plan)
     assert are_equal(run, expected)
     assert run.side_information == ("27 tags" if split == "random" else "27 tags and time")
-    assert run.final != run.without
+    assert run.final != run.model_only
     other = replace(plan, settings=replace(SETTINGS, seed=8))
     assert not are_equal(simulate(shards, other), expected)
 

@@ -198,7 +198,7 @@ def test_side_information_changes_neither_the_model_nor_its_cost(runs: dict[str,
     for run in runs.values():
         assert np.array_equal(run.V, first.V)
         assert run.privacy_report == first.privacy_report
-        assert run.without == first.final
+        assert run.model_only == first.final
         assert run.epochs[-1]["hr@10"] == run.final["hr@10"]
         assert run.popularity == first.popularity
     assert len({tuple(run.final.values()) for run in runs.values()}) == 4

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 BACKEND = Ed25519PrivateKey.generate()
 START = """async ({ attestation, ...given }) => {
-  const { createAccount } = await import(`${given.proxy}/accounts.js`);
+  const { createTokenMaker } = await import(`${given.proxy}/accounts.js`);
   const { start } = await import(`${given.proxy}/widget.js`);
   const attest = async () => attestation && new Uint8Array(attestation);
-  start({ ...given, account: createAccount(attest) });
+  start({ ...given, tokenMaker: createTokenMaker(attest) });
 }"""
 
 

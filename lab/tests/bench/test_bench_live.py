@@ -55,7 +55,7 @@ def test_everything_is_measured(result: LiveBenchResult) -> None:
     assert 0 < intake.per_second.median < 1e6
     assert 1 <= intake.per_sync.median <= 40
     for memory in (*intake.memory, result.counting.memory):
-        assert 1e6 < memory.start <= memory.most < 1e9
+        assert 1e6 < memory.start <= memory.peak < 1e9
     assert (result.counting.reports, result.counting.opened_for_real) == (600, False)
     units = result.units
     assert (units.reports, units.items) == (10, 20)

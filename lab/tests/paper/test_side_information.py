@@ -99,7 +99,7 @@ def test_training_equals_its_simulation(people: Interactions) -> None:
         plan = Simulation(settings, "latest", evaluate_every=0, tags=tags, time=time)
         run = simulate(people, plan)
         assert result["known"][kind] == run.final
-        assert result["final"] == run.without
+        assert result["final"] == run.model_only
     assert "known" not in run_cell(cell, CellContext(people, 1))
 
 

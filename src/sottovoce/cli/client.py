@@ -167,7 +167,9 @@ def record(
     typer.echo(f"New items: {new}")
     if not status.items:
         typer.echo("There is no catalogue here yet: whether it has them shows after a sync.")
-    elif unknown := [item for item in status.unknown if csv is not None or item in (items or [])]:
+    elif unknown := [
+        item for item in status.unknown_items if csv is not None or item in (items or [])
+    ]:
         ids = ", ".join(escape_control_characters(item) for item in unknown[:MAX_IDS_LISTED])
         more = f" and {len(unknown) - MAX_IDS_LISTED:,} more" * (len(unknown) > MAX_IDS_LISTED)
         typer.echo(f"Not in the catalogue here: {ids}{more}. Kept: a later one may have them.")
@@ -261,7 +263,7 @@ def terms(
         status = client.get_status()
         outlook = None if status.problem else client.compute_outlook(asked)
     if outlook is not None:
-        typer.echo("\n".join(outlook.short))
+        typer.echo("\n".join(outlook.summary))
     if details:
         figures = [] if outlook is None else outlook.promise.list_figures()
         output.results.print(output.make_table([*asked.describe(), *figures]))
@@ -389,7 +391,7 @@ def show_status(
     rows = describe_status(status, _format_command("terms", folder))
     output.results.print(output.make_table(rows))
     if accepted is not None and outlook is not None:
-        typer.echo("\n".join([*outlook.short, describe_price(accepted, status, outlook)]))
+        typer.echo("\n".join([*outlook.summary, describe_price(accepted, status, outlook)]))
     content = {
         **asdict(replace(status, terms=None)),
         "terms": None if accepted is None else accepted.as_dict(),

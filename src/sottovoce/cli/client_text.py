@@ -46,12 +46,14 @@ def describe_price(terms: Terms, status: Status, outlook: Outlook | None) -> str
         return f"{price} The ledger is damaged, so nothing may be reported."
     text = (
         f"{price} Your limit of {format_spent(status.limit)}, of which "
-        f"{format_remaining(status.remaining)} is left, allows {outlook.within_limit} of the "
+        f"{format_remaining(status.remaining)} is left, allows {outlook.turns_within_limit} of the "
         f"{output.pluralize(outlook.turns_left, 'epoch')} left under these terms."
     )
-    if outlook.within_limit == outlook.turns_left:
+    if outlook.turns_within_limit == outlook.turns_left:
         return text
-    return f"{text} It stops them there, at epsilon {format_spent(outlook.at_limit)} in all."
+    return (
+        f"{text} It stops them there, at epsilon {format_spent(outlook.epsilon_at_limit)} in all."
+    )
 
 
 def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, str]]:
@@ -89,7 +91,7 @@ def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, s
         yield "items", f"{status.interactions}; there is no catalogue yet"
     else:
         yield "items", f"{status.interactions}, {status.in_catalogue} of them in the catalogue"
-        yield "not in the catalogue", ", ".join(status.unknown[:MAX_UNKNOWN_LISTED]) or "none"
+        yield "not in the catalogue", ", ".join(status.unknown_items[:MAX_UNKNOWN_LISTED]) or "none"
 
 
 def _describe_reporting(status: Status) -> str:
@@ -137,7 +139,7 @@ def describe_reasons(recommendation: dict[str, Any]) -> str:
     return ", ".join(
         f"{reason['title'] if reason['kind'] == 'item' else reason['tag'] + ': ' + reason['name']}"
         f" ({reason['share']:.0%})"
-        for reason in recommendation["because"]
+        for reason in recommendation["reasons"]
         if reason["share"] > MIN_REASON_SHARE
     )
 
@@ -148,7 +150,7 @@ def recommendation_to_dict(recommendation: Recommendation) -> dict[str, Any]:
         "id": recommendation.id,
         "title": recommendation.title,
         "score": recommendation.score,
-        "because": [_reason_to_dict(reason) for reason in recommendation.because],
+        "reasons": [_reason_to_dict(reason) for reason in recommendation.reasons],
     }
 
 
@@ -156,13 +158,13 @@ def _reason_to_dict(reason: Reason) -> dict[str, Any]:
     # Import it here, because `--help` must not import cryptography.
     from sottovoce.protocol import Item
 
-    what, share = reason.what, reason.share
-    if isinstance(what, Item):
-        return {"kind": "item", "id": what.id, "title": what.title, "share": share}
-    return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
+    source, share = reason.source, reason.share
+    if isinstance(source, Item):
+        return {"kind": "item", "id": source.id, "title": source.title, "share": share}
+    return {"kind": "tag", "tag": source.kind, "name": source.name, "share": share}
 
 
 def outlook_to_dict(outlook: Outlook | None) -> dict[str, Any]:
     """Return an outlook for JSON. Without an outlook, all values are null."""
-    names = ("promise", "turns_left", "within_limit", "at_limit", "short")
+    names = ("promise", "turns_left", "turns_within_limit", "epsilon_at_limit", "summary")
     return dict.fromkeys(names) if outlook is None else asdict(outlook)

@@ -135,7 +135,7 @@ def _print_data_sets() -> None:
     for heading in ("name", "what", "where"):
         table.add_column(heading, overflow="fold")
     for data_set in DATA_SETS.values():
-        table.add_row(data_set.name, data_set.about, _describe_location(data_set))
+        table.add_row(data_set.name, data_set.description, _describe_location(data_set))
     table.add_row(
         "synthetic", "invented people over real films; synthetic:N=3000,M=1000,seed=0", "made here"
     )

@@ -115,9 +115,9 @@ def _describe_verdict(outlook: ShopOutlook) -> str:
         where = f"in {n_better} of {len(outlook.shops)} shops, in the mean {after}"
         return f"Barely: lists are better than popularity {where} ({quality})."
     return (
-        f"Unknown: time allowed for {outlook.simulated:,} of {outlook.about.people:,} people, with "
-        f"whom lists are not clearly better than popularity ({quality}); with all they are no "
-        "worse."
+        f"Unknown: time allowed for {outlook.simulated:,} of {outlook.public_numbers.people:,} "
+        f"people, with whom lists are not clearly better than popularity ({quality}); with all "
+        "they are no worse."
     )
 
 
@@ -145,10 +145,10 @@ def _describe_privacy(outlook: ShopOutlook) -> str:
 def _describe_time(outlook: ShopOutlook) -> str:
     """Return how long an epoch and the training take, in words."""
     settings, weeks, min_clients = outlook.settings, outlook.weeks, outlook.min_clients
+    people = outlook.public_numbers.people
     text = (
-        f"About {outlook.about.people * settings.share:,.0f} of "
-        f"{output.count_people(outlook.about.people)} a week take part in an epoch. It takes "
-        f"{output.pluralize(weeks, 'week')}"
+        f"About {people * settings.share:,.0f} of {output.count_people(people)} a week take part "
+        f"in an epoch. It takes {output.pluralize(weeks, 'week')}"
     )
     if weeks > 1:
         text += f", until {min_clients:,} different people have come (raise `hold` to that)"
@@ -159,10 +159,10 @@ def _describe_time(outlook: ShopOutlook) -> str:
 
 def _format_setup_command(outlook: ShopOutlook) -> str:
     """Return the line with the command that sets up a server with the same plan."""
-    about, budget = outlook.about, outlook.budget
+    public_numbers, budget = outlook.public_numbers, outlook.budget
     values = {
-        "people": f"{about.people}",
-        "history": f"{about.history:.15g}",
+        "people": f"{public_numbers.people}",
+        "history": f"{public_numbers.history:.15g}",
         "budget": budget.local and f"{budget.local:.15g}",
         "central-budget": budget.central and f"{budget.central:.15g}",
         "epoch-seconds": f"{SECONDS_PER_WEEK}",
@@ -173,10 +173,12 @@ def _format_setup_command(outlook: ShopOutlook) -> str:
 
 
 def _make_table(outlook: ShopOutlook) -> Table:
-    table = Table("HR@10", *output.align_right("mean", "least", "most"))
+    table = Table("HR@10", *output.align_right("mean", "lowest", "highest"))
     rows = {"our lists": outlook.lists, "popularity": outlook.popularity, "chance": outlook.chance}
     for name, values in rows.items():
-        table.add_row(name, *(f"{value:.3f}" for value in (values.mean, values.least, values.most)))
+        table.add_row(
+            name, *(f"{value:.3f}" for value in (values.mean, values.lowest, values.highest))
+        )
     return table
 
 
@@ -184,7 +186,7 @@ def _describe_basis(outlook: ShopOutlook) -> str:
     """Return how the numbers of the table were measured, and what they leave out."""
     tested = output.count_people(min(outlook.simulated, MAX_TESTED_PEOPLE))
     text = f"Over {len(outlook.shops)} invented shops, {tested} tested in each."
-    if outlook.simulated < outlook.about.people:
+    if outlook.simulated < outlook.public_numbers.people:
         text += f" Time allowed for {outlook.simulated:,} people: with all, lists are no worse."
     return f"{text} They have no tags, which cost no report and make lists better than this."
 
@@ -193,7 +195,7 @@ def _outlook_to_dict(outlook: ShopOutlook) -> dict[str, Any]:
     return {
         "verdict": outlook.verdict,
         "sentence": _describe_verdict(outlook),
-        "shop": asdict(outlook.about),
+        "shop": asdict(outlook.public_numbers),
         "settings": outlook.settings.as_dict(),
         "privacy": outlook.privacy_report.as_dict(),
         "min_clients": outlook.min_clients,

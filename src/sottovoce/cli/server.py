@@ -414,8 +414,8 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
 def begin(
     config: ConfigOption,
     *,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Begin with a random model, not the last one.")
+    random_start: Annotated[
+        bool, typer.Option("--random-start", help="Begin with a random model, not the last one.")
     ] = False,
     cancel: Annotated[
         bool,
@@ -441,7 +441,7 @@ def begin(
     if not yes:
         typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
     with open_store(config) as (settings, store):
-        training = begin_training(store, settings, random_start=anew)
+        training = begin_training(store, settings, random_start=random_start)
     output.print_line(
         f"Training {training.number}, {training.terms.training.hex()}, follows the present epoch. "
         "Workers need no restart."

@@ -246,7 +246,7 @@ def _print_runs(data: Interactions | Shards, runs: list[Run]) -> None:
     title = f"{mechanism} with {side_information}" if side_information else mechanism
     columns = {title: _average_runs(runs, "final")}
     if side_information:
-        columns[f"{mechanism} alone"] = _average_runs(runs, "without")
+        columns[f"{mechanism} alone"] = _average_runs(runs, "model_only")
         title = f"popularity with {side_information}, not private"
         columns[title] = _average_runs(runs, "informed_popularity")
     columns["popularity, not private"] = _average_runs(runs, "popularity")
@@ -320,7 +320,7 @@ def _runs_to_dict(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any
         },
         "epochs": epochs,
         "final": get_means("final"),
-        "without": get_means("without"),
+        "model_only": get_means("model_only"),
         "popularity": get_means("popularity"),
         "informed_popularity": get_means("informed_popularity"),
         "privacy": _get_privacy_report(runs).as_dict(),

@@ -66,7 +66,7 @@ class Status:
     """Number of recorded items."""
     in_catalogue: int
     """Number of recorded items that the catalogue has."""
-    unknown: tuple[str, ...]
+    unknown_items: tuple[str, ...]
     """Recorded items that the catalogue does not have. They stay recorded, because a later
     catalogue may have them."""
 
@@ -85,11 +85,12 @@ class Outlook:
     limit allows fewer."""
     turns_left: int
     """Number of epochs in which the device may still take part under the terms."""
-    within_limit: int
+    turns_within_limit: int
     """Number of epochs, of these, that the owner's limit allows."""
-    at_limit: float
-    """Total epsilon spent once the device took part in `within_limit` more epochs, rounded up."""
-    short: list[str]
+    epsilon_at_limit: float
+    """Total epsilon spent once the device took part in `turns_within_limit` more epochs, rounded
+    up."""
+    summary: list[str]
     """Sentences for the owner: which reports leave the device within the limit, what they can
     reveal, and how to stop."""
 
@@ -394,7 +395,7 @@ class Client:
             batches=store.count_batches(),
             interactions=len(items),
             in_catalogue=len(items) - len(unknown),
-            unknown=unknown,
+            unknown_items=unknown,
         )
 
     def compute_outlook(self, terms: Terms) -> Outlook:
@@ -411,8 +412,8 @@ class Client:
         # for the epochs that the limit allows.
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
         batch = self._store.get_waiting_batch()
-        short = terms.summarize(charges, within, 0 if batch is None else batch.charge.reports)
-        return Outlook(whole, terms.turns_left(charges), within, limited.local, short)
+        summary = terms.summarize(charges, within, 0 if batch is None else batch.charge.reports)
+        return Outlook(whole, terms.turns_left(charges), within, limited.local, summary)
 
     def forget(self) -> None:
         """Delete the recorded items, the batch that waits to be sent, and the model.

@@ -17,7 +17,8 @@ _CHARGE_FIELDS = [field.name for field in fields(Charge)]
 CHARGE_COLUMNS = ", ".join(_CHARGE_FIELDS)
 # A single statement reads the head and the records, because another process may append meanwhile.
 _SELECT_RECORDS = (
-    f"SELECT (SELECT head FROM about), record, hash, {CHARGE_COLUMNS} FROM ledger ORDER BY record"  # noqa: S608 - names of our own
+    "SELECT (SELECT head FROM settings), record, hash, "  # noqa: S608 - names of our own
+    f"{CHARGE_COLUMNS} FROM ledger ORDER BY record"
 )
 
 
@@ -60,7 +61,7 @@ def append_entry(db: Database, entry: Entry) -> None:
         f"INSERT INTO ledger (record, hash, {CHARGE_COLUMNS}) VALUES ({places})",  # noqa: S608 - names of our own
         *(entry.record, entry.hash, *columns),
     )
-    db.rows("UPDATE about SET head = ?", entry.hash)
+    db.rows("UPDATE settings SET head = ?", entry.hash)
 
 
 def _parse_content(columns: tuple[Any, ...]) -> Charge | Limit:

@@ -17,7 +17,7 @@ MAX_OWN_ITEMS = 1_000
 class Reason:
     """One reason for a recommendation."""
 
-    what: Item | Tag
+    source: Item | Tag
     """An item that the owner touched, or a tag of touched items."""
     share: float
     """The part of all reasons for the recommendation that this one has, 0..1."""
@@ -34,7 +34,7 @@ class Recommendation:
     score: float
     """How well the item fits the history; larger is better. Scores of different lists are not
     comparable."""
-    because: tuple[Reason, ...]
+    reasons: tuple[Reason, ...]
     """The strongest reasons; empty if none of the touched items is a reason."""
 
 
@@ -90,12 +90,12 @@ def list_recommendations(
         best = find_best_rows(scores, release.rows_of([*touched]), n)
         reasons = [
             tuple(
-                Reason(items[what] if isinstance(what, int) else what, share)
-                for what, share in taste.list_reasons(int(row))
+                Reason(items[source] if isinstance(source, int) else source, share)
+                for source, share in taste.list_reasons(int(row))
             )
             for row in best
         ]
     return [
-        Recommendation(items[row].id, items[row].title, float(scores[row]), because)
-        for row, because in zip(best, reasons, strict=True)
+        Recommendation(items[row].id, items[row].title, float(scores[row]), row_reasons)
+        for row, row_reasons in zip(best, reasons, strict=True)
     ]

@@ -32,7 +32,7 @@ _TABLES = (
     # - `head`: the hash of the last record of the ledger;
     # - `epoch` and `manifest_hash`: of the last accepted manifest;
     # - `shelf`: the last accepted signed shelf.
-    """CREATE TABLE about (
+    """CREATE TABLE settings (
         only INTEGER PRIMARY KEY CHECK (only = 1),
         proxy_url TEXT NOT NULL,
         verification_key BLOB NOT NULL,
@@ -164,7 +164,7 @@ class ClientStore:
             with store._db.transaction():
                 store._db.create_tables()
                 store._db.rows(
-                    "INSERT INTO about (only, proxy_url, verification_key, generation, head)"
+                    "INSERT INTO settings (only, proxy_url, verification_key, generation, head)"
                     " VALUES (1, ?, ?, randomblob(16), ?)",
                     *(proxy_url, verification_key, first.hash),
                 )
@@ -202,7 +202,7 @@ class ClientStore:
 
     def pause(self, *, on: bool) -> None:
         """Stop reporting (`on`), or resume it; after a pause has returned, no batch leaves."""
-        self._db.write("UPDATE about SET paused = ?", int(on))
+        self._db.write("UPDATE settings SET paused = ?", int(on))
         if on:
             self._wait_for_request()
 
@@ -227,7 +227,7 @@ class ClientStore:
                 )
             self._append_limit(limit)
             accepted = json.dumps(terms.as_dict())
-            self._db.rows("UPDATE about SET terms = ?, asked = NULL", accepted)
+            self._db.rows("UPDATE settings SET terms = ?, asked = NULL", accepted)
 
     @property
     def pending_terms(self) -> str | None:
@@ -237,7 +237,7 @@ class ClientStore:
 
     def set_pending_terms(self, name: str) -> None:
         """Store the name of worse terms that the owner has to answer."""
-        self._db.write("UPDATE about SET asked = ?", name)
+        self._db.write("UPDATE settings SET asked = ?", name)
 
     # What the server published.
 
@@ -257,7 +257,7 @@ class ClientStore:
     @property
     def newest(self) -> Newest | None:
         """Epoch and hash of the last accepted manifest, if any; `forget` keeps both."""
-        epoch, manifest_hash = self._db.row("SELECT epoch, manifest_hash FROM about")
+        epoch, manifest_hash = self._db.row("SELECT epoch, manifest_hash FROM settings")
         return None if epoch is None else (epoch, manifest_hash)
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -292,7 +292,7 @@ class ClientStore:
         with self._db.transaction():
             self._db.rows("REPLACE INTO manifest (only, signed) VALUES (1, ?)", signed.encode())
             self._db.rows(
-                "UPDATE about SET epoch = ?, manifest_hash = ?, verification_key = ?, shelf = ?,"
+                "UPDATE settings SET epoch = ?, manifest_hash = ?, verification_key = ?, shelf = ?,"
                 " asked = NULL",
                 *(manifest.epoch, signed.hash, signed.key, shelf.encode()),
             )
@@ -301,7 +301,7 @@ class ClientStore:
     def save_shelf(self, manifest: Manifest, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
         """Replace only the shelf and its catalogue, while the owner has not accepted new terms."""
         with self._db.transaction():
-            self._db.rows("UPDATE about SET shelf = ?", shelf.encode())
+            self._db.rows("UPDATE settings SET shelf = ?", shelf.encode())
             self._save_files(manifest, shelf, files)
 
     def _save_files(
@@ -484,7 +484,7 @@ class ClientStore:
         with self._db.transaction():
             for table in ("outbox", "manifest", "files"):
                 self._db.rows(f"DELETE FROM {table}")  # noqa: S608 - names of our own
-            self._db.rows("UPDATE about SET generation = randomblob(16)")
+            self._db.rows("UPDATE settings SET generation = randomblob(16)")
         self.history.scrub()
         self._db.scrub()
         self._wait_for_request()
@@ -495,7 +495,7 @@ class ClientStore:
             pass
 
     def _about(self, column: str) -> Any:
-        row = self._db.row(f"SELECT {column} FROM about")  # noqa: S608 - a name of our own
+        row = self._db.row(f"SELECT {column} FROM settings")  # noqa: S608 - a name of our own
         if row is None:
             raise StoreError(f"{self._db.path}: the file is damaged: restore it")
         return row[0]

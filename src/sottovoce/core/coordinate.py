@@ -46,7 +46,7 @@ class Coordinate(SignMechanism):
     # 5. The paper does not state the scale of the first V. Results with 0.3 come nearest to its
     # Table 4, with a mean difference of 0.010
     # (lab/docs/report.md#the-scale-at-which-the-paper-begins).
-    usual: ClassVar[Mapping[str, Any]] = {
+    preset_settings: ClassVar[Mapping[str, Any]] = {
         "learning_rate": 1e-3,
         "steps": 20,
         "rate_grows_with_reports": True,

@@ -96,7 +96,7 @@ class Histories:
     def __getitem__(self, user: int) -> NDArray[np.int32]:
         return self.indices[self.indptr[user] : self.indptr[user + 1]]
 
-    def some(self, begin: int, end: int) -> Histories:
+    def slice(self, begin: int, end: int) -> Histories:
         """Return the users from `begin` up to, but excluding, `end` as a view; `take` copies."""
         indptr = self.indptr[begin : end + 1]
         return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], self.n_items)

@@ -255,7 +255,7 @@ class Loudest(Mechanism):
     name: ClassVar[str] = "loudest"
     # The privacy promise depends on the fraction of loud directions, not on their number. The terms
     # state the fraction in a field of its own.
-    unpinned: ClassVar[tuple[str, ...]] = ("directions_seed", "loud")
+    changeable_parameters: ClassVar[tuple[str, ...]] = ("directions_seed", "loud")
     example: ClassVar[Mapping[str, Any]] = {"block": 2, "loud": 1}
 
     def __post_init__(self) -> None:

@@ -72,13 +72,13 @@ class Mechanism(ABC):
     name: ClassVar[str]
     """The name on the command line and in the manifest. An engine's kernel for this mechanism is in
     the module of the same name in the engine's folder `kernels`."""
-    unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
+    changeable_parameters: ClassVar[tuple[str, ...]] = ("directions_seed",)
     """Public parameters that may change after people have accepted the terms, because no promise
     depends on them."""
     example: ClassVar[Mapping[str, Any]] = {}
     """Options that are valid for any catalogue. Tests use them, and so does an audit that counts
     every report."""
-    usual: ClassVar[Mapping[str, Any]] = {}
+    preset_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of this mechanism's preset that differ from the defaults of `training.Settings`."""
     is_planned: ClassVar[bool] = True
     """Whether the planner chooses factors and alpha if there is no budget."""

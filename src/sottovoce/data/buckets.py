@@ -100,7 +100,7 @@ class Buckets:
             n_merged += self._sort_bucket(index, len(item_ids))
         no_users = Histories(np.zeros(1, np.int64), np.empty(0, np.int32), len(item_ids))
         n_not_positive = n_rows - int(rows_per_user.sum())
-        self.about = Interactions(
+        self.outline = Interactions(
             derive_name(path),
             no_users,
             np.empty(0, np.int64),
@@ -112,9 +112,9 @@ class Buckets:
     def __getitem__(self, index: int) -> Interactions:
         with np.load(self._get_path(index, "npz")) as arrays:
             times = arrays.get("times")
-            histories = Histories(arrays["indptr"], arrays["indices"], self.about.n_items)
+            histories = Histories(arrays["indptr"], arrays["indices"], self.outline.n_items)
         numbers = np.arange(*self._ranges[index])
-        return Interactions(self.about.name, histories, numbers, self.about.item_ids, times)
+        return Interactions(self.outline.name, histories, numbers, self.outline.item_ids, times)
 
     def write_shards(
         self, writer: ShardWriter, min_interactions: int, report_progress: ReportProgress
@@ -131,13 +131,13 @@ class Buckets:
         """
         report_progress("leaving out those with few interactions")
         users, items = mark_frequent(
-            self._iterate_histories, self._mark_all_users(), self.about.n_items, min_interactions
+            self._iterate_histories, self._mark_all_users(), self.outline.n_items, min_interactions
         )
         item_numbers = np.flatnonzero(items)
         for index, marks in enumerate(users):
             report_progress(f"writing shard {index + 1} of {len(users)}")
             writer.add(self[index].select(np.flatnonzero(marks), item_numbers))
-        return self.about.select(None, item_numbers)
+        return self.outline.select(None, item_numbers)
 
     def _mark_all_users(self) -> list[Bools]:
         return [np.ones(end - begin, bool) for begin, end in self._ranges]

@@ -50,7 +50,7 @@ class DataSet:
     """A data set that can be used by name."""
 
     name: str
-    about: str
+    description: str
     """A short description with the numbers of ratings, people and films."""
     licence: str
     """The publisher's terms, in words."""

@@ -254,30 +254,33 @@ class ShardWriter:
         self._shards.append(Shard(file, first, histories.n_users, histories.n_interactions, digest))
         self._lengths.append(np.diff(histories.indptr).astype(np.int32))
 
-    def finish(self, about: Interactions) -> Shards:
+    def finish(self, outline: Interactions) -> Shards:
         """Write the descriptions, and move the temporary folder to its place.
 
         Args:
-            about: A data set with the name, the items with titles and tags, and the counts of the
+            outline: A data set with the name, the items with titles and tags, and the counts of the
                 loader. Its users are ignored.
         """
-        titles, tags = about.titles, about.tags
+        titles, tags = outline.titles, outline.tags
         rows = zip(
-            [value if isinstance(value, int) else str(value) for value in about.item_ids.tolist()],
-            [""] * len(about.item_ids) if titles is None else titles.tolist(),
-            [{}] * len(about.item_ids) if tags is None else tags.tolist(),
+            [
+                value if isinstance(value, int) else str(value)
+                for value in outline.item_ids.tolist()
+            ],
+            [""] * len(outline.item_ids) if titles is None else titles.tolist(),
+            [{}] * len(outline.item_ids) if tags is None else tags.tolist(),
             strict=True,
         )
         # The entries are left out, because the offsets are enough for the median length.
         lengths = np.concatenate([np.zeros(1, np.int64), *self._lengths])
-        all_users = Histories(np.cumsum(lengths), np.empty(0, np.int32), len(about.item_ids))
+        all_users = Histories(np.cumsum(lengths), np.empty(0, np.int32), len(outline.item_ids))
         index = {
             "format": SHARDS_FORMAT,
-            "name": about.name,
+            "name": outline.name,
             "interactions": sum(shard.interactions for shard in self._shards),
             "typical_length": all_users.typical_length(),
             "shards": [asdict(shard) for shard in self._shards],
-            "loaded": asdict(about.load_counts) if about.load_counts else None,
+            "loaded": asdict(outline.load_counts) if outline.load_counts else None,
         }
         # The index is written last, so that a folder with an index is complete.
         write_atomically(self.folder / ITEMS_FILE, _to_json(list(rows)))

@@ -74,7 +74,7 @@ class Batch:
         if len(data) != size:
             raise ProtocolError(f"batch: {reports} reports must have {size} bytes, not {len(data)}")
         if data[:4] != BATCH_MAGIC:
-            raise ProtocolError(f"batch: bad magic, expected {BATCH_MAGIC.decode()}")
+            raise ProtocolError(f"batch: it must begin with {BATCH_MAGIC.decode()}")
         begin = BATCH_HEADER_BYTES + OUTPUT_BYTES * accounts
         epoch, output = int.from_bytes(data[4:8], "little"), data[BATCH_HEADER_BYTES:begin]
         return cls(epoch, data[8:40], data[40:BATCH_HEADER_BYTES], data[begin:], output)
@@ -124,7 +124,9 @@ class Chunk:
     def decode(cls, data: bytes) -> Self:
         """Parse a chunk; raise a `ProtocolError` if it is malformed."""
         if len(data) < CHUNK_HEADER_BYTES or data[:4] != CHUNK_MAGIC:
-            raise ProtocolError(f"chunk: bad magic or too short, expected {CHUNK_MAGIC.decode()}")
+            raise ProtocolError(
+                f"chunk: it must begin with {CHUNK_MAGIC.decode()} and contain a header"
+            )
         count = int.from_bytes(data[40:CHUNK_HEADER_BYTES], "little")
         if (
             not 0 < count <= MAX_CHUNK_REPORTS

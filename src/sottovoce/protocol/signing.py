@@ -148,7 +148,8 @@ class Signed:
     def _split(cls, data: bytes) -> tuple[tuple[KeyStatement, ...], bytes, bytes]:
         if data[:_MAGIC_BYTES] != cls.magic or len(data) <= _HEADER_BYTES:
             raise ProtocolError(
-                f"signed {cls.what}: bad magic or too short, expected {cls.magic.decode()}"
+                f"signed {cls.what}: it must begin with {cls.magic.decode()} and contain a "
+                "signature"
             )
         count = data[_MAGIC_BYTES]
         at = _HEADER_BYTES + count * STATEMENT_BYTES

@@ -257,10 +257,10 @@ class ParametersRule(Rule):
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
         # Another mechanism has other parameters. The rule for `mechanism` refuses it.
         kind = MECHANISMS.get(agreed.mechanism)
-        unpinned = () if kind is None else kind.unpinned
+        changeable = () if kind is None else kind.changeable_parameters
 
         def pinned(terms: Terms) -> dict[str, int]:
-            return {name: v for name, v in terms.parameters.items() if name not in unpinned}
+            return {name: v for name, v in terms.parameters.items() if name not in changeable}
 
         return agreed.mechanism == asked.mechanism and pinned(agreed) != pinned(asked)
 

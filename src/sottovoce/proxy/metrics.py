@@ -45,7 +45,7 @@ GAUGES = {
     "overdue_seconds": "Seconds that the epoch waits beyond its end",
     "disk_free_bytes": "Free bytes on the disk of the database",
     "beat_failures": "Ticks of the heartbeat in a row that failed",
-    "barred": "1: nothing is taken, because it could not be counted",
+    "paused": "1: the proxy takes no batches, because it could not deliver or count them",
 }
 
 

@@ -105,7 +105,7 @@ class Proxy:
             crowd=self._count_needed,
             overdue_seconds=self._compute_overdue,
             disk_free_bytes=store.count_free_bytes,
-            barred=lambda: self.is_paused,
+            paused=lambda: self.is_paused,
         )
         if settings.min_clients > 1 and not settings.rate.per_epoch:
             log.warning(

@@ -43,7 +43,7 @@ DATABASE_NAME_BYTES = 8
 
 _TABLES = (
     # The random names of this database and of the server's database.
-    """CREATE TABLE about (
+    """CREATE TABLE identity (
         name TEXT NOT NULL,
         server TEXT
     )""",
@@ -132,16 +132,16 @@ class Tables:
 
     def get_name(self) -> str:
         """Return the random name of this database."""
-        (name,) = self._db.execute("SELECT name FROM about").fetchone()
+        (name,) = self._db.execute("SELECT name FROM identity").fetchone()
         return str(name)
 
     def get_server_database(self) -> str | None:
         """Return the name of the server's database; None before the first contact."""
-        (name,) = self._db.execute("SELECT server FROM about").fetchone()
+        (name,) = self._db.execute("SELECT server FROM identity").fetchone()
         return None if name is None else str(name)
 
     def set_server_database(self, name: str) -> None:
-        self._db.execute("UPDATE about SET server = ?", (name,))
+        self._db.execute("UPDATE identity SET server = ?", (name,))
 
     def add_manifest(self, signed: SignedManifest) -> None:
         manifest = signed.manifest
@@ -306,7 +306,7 @@ class ProxyStore:
         # Use one transaction, so that there is never a database without a name.
         with closing(Database(path, _TABLES, create=False)) as db, db.transaction():
             db.create_tables()
-            db.rows("INSERT INTO about (name) VALUES (?)", token_hex(DATABASE_NAME_BYTES))
+            db.rows("INSERT INTO identity (name) VALUES (?)", token_hex(DATABASE_NAME_BYTES))
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -329,7 +329,7 @@ class ProxyStore:
             )
             # A write on this connection, which would be a bug, must fail at once.
             reader.rows("PRAGMA query_only = ON")
-            if not reader.row("SELECT 1 FROM sqlite_master WHERE name = 'about'"):
+            if not reader.row("SELECT 1 FROM sqlite_master WHERE name = 'identity'"):
                 raise _make_wrong_database_error(path)
             files = opened.enter_context(closing(EpochFiles(folder)))
             store = cls(writer, reader, files)

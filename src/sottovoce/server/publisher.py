@@ -151,7 +151,7 @@ class Publisher:
         self._lock_service(transaction)
         newest, last_shelf = transaction.find_catalogue(), transaction.find_shelf()
         assert newest is not None
-        published, latest = int(now), 0 if last_shelf is None else last_shelf.most
+        published, latest = int(now), 0 if last_shelf is None else last_shelf.latest_published
         # Devices accept only a shelf that is later than the last one, but none that is more than a
         # day ahead of their clock.
         if latest <= now + DAY_SECONDS:

@@ -69,7 +69,7 @@ service = _make_table(
 # Columns are those of `sottovoce.server.training.Training.to_row`. The training with the largest
 # number is that of the next epoch.
 trainings = _make_table(
-    "trainings", {"number": Integer}, settings=Text, terms=Text, items=Integer, anew=Integer
+    "trainings", {"number": Integer}, settings=Text, terms=Text, items=Integer, random_start=Integer
 )
 
 # One row for each version. The newest is used for lists at once, and for reports from the next
@@ -78,15 +78,15 @@ catalogues = _make_table("catalogues", {"version": BigInteger}, sha256=LargeBina
 
 # One row: the signed statement that names the catalogue for lists (`sottovoce.protocol.shelf`).
 # - published: Unix seconds of this statement.
-# - most: the latest `published` of any statement so far. It is larger than that of this row if an
-#   earlier statement was signed with a clock that was ahead.
+# - latest_published: the latest `published` of any statement so far. It is larger than that of this
+#   row if an earlier statement was signed with a clock that was ahead.
 shelf = _make_table(
     "shelf",
     {"id": Integer},
     published=BigInteger,
     catalogue=LargeBinary,
     signed=LargeBinary,
-    most=BigInteger,
+    latest_published=BigInteger,
 )
 
 # Columns are the fields of `Epoch`, in their order. A row is locked while a chunk of its epoch is

@@ -161,7 +161,9 @@ class Server:
         shelf, newest = transaction.find_shelf(), transaction.find_catalogue()
         # Devices may have seen an earlier shelf with a later time, signed with a wrong clock. Sign
         # a later one as soon as that time is at most a day ahead: devices accept none beyond that.
-        is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY_SECONDS
+        is_behind = (
+            shelf is not None and shelf.published < shelf.latest_published <= now + DAY_SECONDS
+        )
         is_outdated = shelf is None or shelf.catalogue != newest.sha256
         # After a start the database may be an older one, restored from a backup.
         if is_outdated or is_behind or not self._has_signed_shelf:

@@ -78,11 +78,13 @@ class Training:
             "settings": json.dumps(self.settings.as_dict(), sort_keys=True),
             "terms": json.dumps(self.terms.as_dict(), sort_keys=True),
             "items": self.items,
-            "anew": int(self.random_start),
+            "random_start": int(self.random_start),
         }
 
     @classmethod
-    def from_row(cls, number: int, settings: str, terms: str, items: int, anew: int) -> Self:
+    def from_row(
+        cls, number: int, settings: str, terms: str, items: int, random_start: int
+    ) -> Self:
         """Return the training of a row."""
         parsed = Settings.from_dict(json.loads(settings))
-        return cls(number, parsed, Terms.from_json(json.loads(terms)), items, bool(anew))
+        return cls(number, parsed, Terms.from_json(json.loads(terms)), items, bool(random_start))

@@ -262,7 +262,11 @@ class Transaction:
         """
         self._connection.execute(shelf.delete())
         content = signed.shelf
-        row = {"published": content.published, "catalogue": content.catalogue, "most": latest}
+        row = {
+            "published": content.published,
+            "catalogue": content.catalogue,
+            "latest_published": latest,
+        }
         self._insert(shelf, id=1, signed=signed.encode(), **row)
 
     def find_file(self, sha256: bytes, kind: FileKind) -> bytes | None:

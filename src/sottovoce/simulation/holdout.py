@@ -42,7 +42,7 @@ class Holdout:
         no_tags = make_empty_tags(candidates.split.train.n_items)
         return cls(candidates, SideInformation(no_tags, None))
 
-    def some(self, begin: int, end: int) -> Holdout:
+    def slice(self, begin: int, end: int) -> Holdout:
         """Return the holdout of the people at places `begin` to `end`, as views."""
         # Arrays with one value per interaction are cut at the borders of these people's histories.
         split, informed = self.candidates.split, self.side_information
@@ -50,10 +50,10 @@ class Holdout:
         all_but_test = split.all_but_test
         some = replace(
             split,
-            train=split.train.some(begin, end),
+            train=split.train.slice(begin, end),
             test=split.test[begin:end],
             times=None if split.times is None else split.times[entries],
-            all_but_test=None if all_but_test is None else all_but_test.some(begin, end),
+            all_but_test=None if all_but_test is None else all_but_test.slice(begin, end),
         )
         weights = None if informed.weights is None else informed.weights[entries]
         return Holdout(

@@ -64,11 +64,11 @@ class ShopResult:
 
 @dataclass(frozen=True)
 class Range:
-    """The mean, the least and the largest value of a number in the invented shops."""
+    """The mean, the lowest and the highest value of a number in the invented shops."""
 
     mean: float
-    least: float
-    most: float
+    lowest: float
+    highest: float
 
     @classmethod
     def from_values(cls, values: list[float]) -> "Range":
@@ -79,7 +79,7 @@ class Range:
 class ShopOutlook:
     """The plan of a shop, its privacy, its duration, and how good lists were in invented shops."""
 
-    about: PublicNumbers
+    public_numbers: PublicNumbers
     budget: Budget
     settings: Settings
     simulated: int
@@ -97,24 +97,28 @@ class ShopOutlook:
         """
         if self.settings.dummies:
             return 1
-        return max(self.settings.estimate_crowd(self.about.people), Participation.min_clients)
+        return max(
+            self.settings.estimate_crowd(self.public_numbers.people), Participation.min_clients
+        )
 
     @property
     def weeks(self) -> int:
         """The number of weeks that an epoch takes until its crowd is complete; at least one."""
-        return max(ceil(self.min_clients / (self.about.people * self.settings.share)), 1)
+        return max(ceil(self.min_clients / (self.public_numbers.people * self.settings.share)), 1)
 
     @cached_property
     def privacy_report(self) -> PrivacyReport:
         """The privacy report of the plan, as `sottovoce privacy` shows it."""
-        crowd = max(self.settings.estimate_crowd(self.about.people), self.min_clients)
-        return make_privacy_report(self.settings.event(self.about.items), crowd)
+        crowd = max(self.settings.estimate_crowd(self.public_numbers.people), self.min_clients)
+        return make_privacy_report(self.settings.event(self.public_numbers.items), crowd)
 
     @cached_property
     def promise(self) -> Promise:
         """The promise that a device makes to its owner."""
         participation = Participation(min_clients=self.min_clients, accounts=self.accounts)
-        terms = Terms.from_settings(bytes(16), self.settings, participation, self.about.items)
+        terms = Terms.from_settings(
+            bytes(16), self.settings, participation, self.public_numbers.items
+        )
         return terms.promise()
 
     @property
@@ -155,13 +159,13 @@ class ShopOutlook:
         ):
             return "yes"
         # Lists do not become worse with more people, so a `yes` for fewer people holds for all.
-        if self.simulated < self.about.people:
+        if self.simulated < self.public_numbers.people:
             return "unknown"
         return "barely" if self.lists.mean > self.popularity.mean else "no"
 
 
 def make_shop_outlook(
-    about: PublicNumbers,
+    public_numbers: PublicNumbers,
     budget: Budget,
     seed: int = 0,
     on_shop: Callable[[ShopResult], None] = lambda _: None,
@@ -176,7 +180,7 @@ def make_shop_outlook(
     ('no', 10.0)
 
     Args:
-        about: People per week, number of items, and the typical length of a history.
+        public_numbers: People per week, number of items, and the typical length of a history.
         budget: The epsilon that a person may spend.
         seed: Seed of the invented people and of their reports.
         on_shop: Called with the result of each shop.
@@ -186,64 +190,80 @@ def make_shop_outlook(
     Raises:
         SettingsError: There is no plan for these numbers, or it would take too long to try.
     """
-    if about.items < MIN_SHOP_ITEMS or about.history + 1 > about.items / 2:
+    if (
+        public_numbers.items < MIN_SHOP_ITEMS
+        or public_numbers.history + 1 > public_numbers.items / 2
+    ):
         raise SettingsError(
             f"lists of {LIST_LENGTH} need at least {MIN_SHOP_ITEMS} items, of which a person has "
-            f"touched less than half; got {about.items} items and a history of {about.history:g}"
+            f"touched less than half; got {public_numbers.items} items and a history of "
+            f"{public_numbers.history:g}"
         )
-    settings = _plan(about, budget, seed)
+    settings = _plan(public_numbers, budget, seed)
     if settings.epochs > MAX_EPOCHS_TRIED:
         raise SettingsError(
             f"this plan has {settings.epochs:,} epochs, more than {MAX_EPOCHS_TRIED}: name a "
             "smaller central budget, or a local budget too"
         )
-    affordable = _limit_people(about, settings, max_seconds)
-    tried = settings if affordable == about else _plan(affordable, budget, seed)
+    affordable = _limit_people(public_numbers, settings, max_seconds)
+    tried = settings if affordable == public_numbers else _plan(affordable, budget, seed)
     shops = []
     for number, (tastes, focus) in enumerate(SHOP_KINDS):
         shops.append(try_shop(affordable, replace(tried, seed=seed + number), tastes, focus))
         on_shop(shops[-1])
-    return ShopOutlook(about, budget, settings, affordable.people, shops, accounts)
+    return ShopOutlook(public_numbers, budget, settings, affordable.people, shops, accounts)
 
 
-def _plan(about: PublicNumbers, budget: Budget, seed: int) -> Settings:
-    return plan_training(about.people, about.items, history=about.history, budget=budget, seed=seed)
+def _plan(public_numbers: PublicNumbers, budget: Budget, seed: int) -> Settings:
+    return plan_training(
+        public_numbers.people,
+        public_numbers.items,
+        history=public_numbers.history,
+        budget=budget,
+        seed=seed,
+    )
 
 
-def _limit_people(about: PublicNumbers, settings: Settings, max_seconds: float) -> PublicNumbers:
+def _limit_people(
+    public_numbers: PublicNumbers, settings: Settings, max_seconds: float
+) -> PublicNumbers:
     """Return the shop with only as many people as one core can simulate in this time."""
     # Seconds measured on the cpu engine, correct within a factor of two. `turn` is the time of one
     # person in one epoch, with one term for all directions and one for all reports. Inventing a
     # person takes 4e-5.
-    turn = 1e-5 + 6e-10 * about.items * settings.factors + 6e-8 * settings.reports
+    turn = 1e-5 + 6e-10 * public_numbers.items * settings.factors + 6e-8 * settings.reports
     people = int(max_seconds / (4e-5 + turn * settings.turns))
-    if people < min(about.people, MIN_PEOPLE_TRIED):
+    if people < min(public_numbers.people, MIN_PEOPLE_TRIED):
         raise SettingsError(
             f"{settings.reports * settings.turns:,} reports of each person are too many to try: "
             "name a smaller budget"
         )
-    return replace(about, people=min(about.people, people))
+    return replace(public_numbers, people=min(public_numbers.people, people))
 
 
-def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float) -> ShopResult:
+def try_shop(
+    public_numbers: PublicNumbers, settings: Settings, tastes: int, focus: float
+) -> ShopResult:
     """Train in one invented shop. The result is a function of the settings and their seed."""
-    # A typical person has as many items as `about` says, and one more, which is held out. `length`
-    # is the mean of the lengths, whose median is one item above `about.history`.
-    length, seed = (about.history + 1) * np.exp(LENGTH_SIGMA**2 / 2), settings.seed
-    everybody = shop(about.people, about.items, length, tastes, seed, focus=focus)
-    ids = np.arange(about.people), np.arange(about.items)
+    # A typical person has as many items as `public_numbers` says, and one more, which is held out.
+    # `length` is the mean of the lengths, whose median is one item above `public_numbers.history`.
+    length, seed = (public_numbers.history + 1) * np.exp(LENGTH_SIGMA**2 / 2), settings.seed
+    everybody = shop(public_numbers.people, public_numbers.items, length, tastes, seed, focus=focus)
+    ids = np.arange(public_numbers.people), np.arange(public_numbers.items)
     split = leave_one_out(Interactions("shop", everybody, *ids), seed=seed)
-    n = min(about.people, MAX_TESTED_PEOPLE)
-    histories, hidden = split.train.some(0, n), split.left_out.some(0, n)
+    n = min(public_numbers.people, MAX_TESTED_PEOPLE)
+    histories, hidden = split.train.slice(0, n), split.left_out.slice(0, n)
 
     def measure(state: TrainingState) -> Record:
         # Compute lists as devices do, but without tags.
-        model = make_device_model(state.V, settings, make_empty_tags(about.items))
+        model = make_device_model(state.V, settings, make_empty_tags(public_numbers.items))
         X, W = to_factors(model, histories)
         return {"hr": hit_ratio(rank_hidden(X, W, histories, hidden), LIST_LENGTH)}
 
-    is_small = should_use_reference(about.people * len(SHOP_KINDS), about.items, settings)
-    log = TrainingLog.open(settings, about.items)
+    is_small = should_use_reference(
+        public_numbers.people * len(SHOP_KINDS), public_numbers.items, settings
+    )
+    log = TrainingLog.open(settings, public_numbers.items)
     with build_engine("reference" if is_small else "cpu", split.train, settings) as engine:
         log.run(engine, measure)
     counts = split.train.popularity().astype(np.float32)
@@ -254,5 +274,5 @@ def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float
         seed,
         lists=[record["hr"] for record in log.records],
         popularity=hit_ratio(ranks, LIST_LENGTH),
-        chance=float(np.mean(LIST_LENGTH / (about.items - np.diff(histories.indptr)))),
+        chance=float(np.mean(LIST_LENGTH / (public_numbers.items - np.diff(histories.indptr)))),
     )

@@ -65,13 +65,13 @@ class People:
         """Return the numbers of the people at these places of this group."""
         return self.first + places if self.chosen is None else self.chosen[places]
 
-    def some(self, begin: int, end: int) -> People:
+    def slice(self, begin: int, end: int) -> People:
         """Return the people at places `begin` to `end`, as views. Each keeps their number."""
         if self.resampled is not None:
             return People(self.histories, self.first + begin, end - begin)
         if self.chosen is not None:
-            return People(self.histories.some(begin, end), 0, None, self.chosen[begin:end])
-        return People(self.histories.some(begin, end), self.first + begin)
+            return People(self.histories.slice(begin, end), 0, None, self.chosen[begin:end])
+        return People(self.histories.slice(begin, end), self.first + begin)
 
     def take(self, places: Int64, seed: int) -> Histories:
         """Return the histories of the people at these places."""
@@ -224,10 +224,10 @@ class CutParts(Parts):
         part, begin, end = self._whole[0], *self._bounds[index : index + 2]
         # Resampled people have no test item. The people of the data set are tested by other parts.
         if part.people.resampled is not None:
-            return Part(part.people.some(begin, end))
+            return Part(part.people.slice(begin, end))
         # The people of the data set are tested in the part in which they report.
-        holdout = None if part.holdout is None else part.holdout.some(begin, end)
-        return Part(part.people.some(begin, end), holdout)
+        holdout = None if part.holdout is None else part.holdout.slice(begin, end)
+        return Part(part.people.slice(begin, end), holdout)
 
     def resample(self, people: int) -> Parts:
         return self._whole.resample(people).cut(len(self))

@@ -124,7 +124,7 @@ class Run:
     """Metrics with all that devices know besides the model."""
     side_information: str
     """What they know: "28 tags and time"; empty if it is nothing."""
-    without: dict[str, float]
+    model_only: dict[str, float]
     """The same metrics of only the model."""
     popularity: dict[str, float]
     """The same metrics of recommending what everybody touches: a reader must see it."""
@@ -231,7 +231,7 @@ def simulate(
         # Without side information both ways to recommend are the same.
         metrics = {
             "final": final,
-            "without": evaluate(engine, V, plan.metrics) if informed else final,
+            "model_only": evaluate(engine, V, plan.metrics) if informed else final,
             "popularity": popularity,
             "informed_popularity": evaluate_popularity(engine, totals, plan.metrics, informed=True)
             if informed
@@ -242,7 +242,7 @@ def simulate(
             counted = partial(build_popularity_model, *totals)
             for name, model in (("final", learned), ("informed_popularity", counted)):
                 metrics[name] |= measure_exposures(engine, model, totals, plan, informed=True)
-            for name, model in (("without", learned), ("popularity", counted)):
+            for name, model in (("model_only", learned), ("popularity", counted)):
                 metrics[name] |= measure_exposures(engine, model, totals, plan, informed=False)
     seconds = {
         "prepare": ready - started,
@@ -307,8 +307,8 @@ def measure_exposures(
         n = min(max(MAX_USERS_LISTED - part.people.first, 0), part.histories.n_users)
         if not n:
             return np.empty((0, length), np.int32)
-        histories = part.histories.some(0, n)
-        side_information = part.holdout.some(0, n).side_information
+        histories = part.histories.slice(0, n)
+        side_information = part.holdout.slice(0, n).side_information
         tags = side_information.tags if informed else make_empty_tags(histories.n_items)
         weights = side_information.weights if informed else None
         factors = Factors(*to_factors(make_model(tags), histories, weights))

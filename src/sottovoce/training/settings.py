@@ -153,7 +153,9 @@ class Settings:
                 setting="preset",
             )
         kind = get_mechanism({PAPER_PRESET: "coordinate"}.get(preset, preset))
-        return cls(**_to_arguments({"mechanism": kind.name, **kind.usual, **_drop_none(changes)}))
+        return cls(
+            **_to_arguments({"mechanism": kind.name, **kind.preset_settings, **_drop_none(changes)})
+        )
 
     def copy_with(self, **changes: Any) -> Self:
         """Return a copy with some values changed.

@@ -26,7 +26,7 @@ export type Attest = () => Promise<Uint8Array | null>;
  * Makes token requests and tokens for the account that is logged in on the page. The client stores
  * the `state` of a request without interpreting it.
  */
-export interface Account {
+export interface TokenMaker {
   /**
    * Create a request for a token for the batch `id` in `epoch`, or return null if nobody is logged
    * in. To repeat an earlier request, pass its `state`: the blinded element stays the same. For a
@@ -58,8 +58,8 @@ const ATTESTATION_BYTES = 104;
 const ELEMENT_BYTES = 32;
 const PROOF_BYTES = 64;
 
-/** Create an account to pass to `Client.open` or to the widget's `start`. */
-export function createAccount(attest: Attest): Account {
+/** Create a token maker to pass to `Client.open` or to the widget's `start`. */
+export function createTokenMaker(attest: Attest): TokenMaker {
   return {
     async request(epoch, id, state) {
       const attestation = await attest();
@@ -111,10 +111,12 @@ export async function finalize(
       data,
       evaluation,
     );
-    if (output === undefined) throw new Error("no output");
+    if (output === undefined) throw new Error("the library returned no output");
     return output;
   } catch (error) {
-    throw new UntrustedError(`token was not made with the manifest's key: ${error}`);
+    throw new UntrustedError(
+      `the proxy did not make the token with the key in the manifest: ${error}`,
+    );
   }
 }
 

@@ -7,7 +7,7 @@ import { isEqual } from "./bytes.js";
 import type { Settings } from "./database.js";
 import type { Manifest, Terms } from "./epoch.js";
 import { SettingsError, TermsError } from "./errors.js";
-import { type Charge, isWithin } from "./ledger.js";
+import { type Charge, isWithinLimit } from "./ledger.js";
 import type { EpochState } from "./outbox.js";
 import { listWorse, parseTermsBlock, toFields } from "./terms.js";
 import { canStillSend, computeTokenDelay, type Token } from "./timing.js";
@@ -39,7 +39,7 @@ export function checkStillAsked(
 }
 
 const TERMS_CHANGED =
-  "the server has changed its terms since this question was displayed, so nothing was accepted; " +
+  "terms must be those that the server asks for now; nothing was accepted: " +
   "show the new terms and ask again";
 
 /**
@@ -48,7 +48,7 @@ const TERMS_CHANGED =
  */
 export function parseTerms(terms: Terms): Terms {
   if (terms?.training === undefined)
-    throw new SettingsError("terms are missing; pass terms such as `offer.terms`");
+    throw new SettingsError("terms must be terms such as `offer.terms`");
   try {
     return parseTermsBlock(toFields(terms));
   } catch (error) {
@@ -118,7 +118,7 @@ function findRefusal({ settings, waiting }: EpochState, { terms }: Manifest): Ou
 }
 
 function findLimit({ settings, charges }: EpochState, { terms }: Manifest): Outcome | null {
-  if (!isWithin(settings.limit, charges, terms)) {
+  if (!isWithinLimit(settings.limit, charges, terms)) {
     return "limit reached";
   }
   return countTurnsLeft(terms, charges) > 0 ? null : "lifetime over";

@@ -58,7 +58,7 @@ export async function makeBatch(
   const { training, mechanism, epsilon, reports, loudFraction } = manifest.terms;
   const { minClients: clients, dummies } = manifest.terms;
   if (manifest.publicKey === null) {
-    throw new SettingsError("this manifest asks for no reports");
+    throw new SettingsError(`epoch ${epoch} must ask for reports`);
   }
   const own = findRows(release.catalogue, touched);
   const encoded = await makeReports(manifest, release.V, own, words(reports));

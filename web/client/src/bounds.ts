@@ -44,8 +44,8 @@ const MAX_USER_ENTRY = 2 ** 40;
 export function checkShape(items: number, factors: number): void {
   if (items * factors > MAX_MATRIX_ENTRIES || items * factors ** 2 > MAX_PRODUCTS) {
     throw new ProtocolError(
-      `manifest: ${items} items with ${factors} factors are too many for a device; at most ` +
-        `${MAX_MATRIX_ENTRIES} entries, and ${MAX_PRODUCTS} products of two factors of an item`,
+      `manifest: ${items} items with ${factors} factors are too many for a device: at most ` +
+        `${MAX_MATRIX_ENTRIES} entries and ${MAX_PRODUCTS} products of factors are possible`,
     );
   }
 }

@@ -88,7 +88,7 @@ function parseItem(entry: unknown): Item {
   strict.checkKeys(entry, ["id", "title", "tags"], "catalogue: item");
   const tags = entry.tags;
   if (!strict.isObject(tags))
-    throw new ProtocolError("catalogue: tags must be an object with kinds as keys");
+    throw new ProtocolError("catalogue: tags must be an object with a key for each kind");
   return {
     id: strict.parseText(entry.id, MAX_TEXT_CHARACTERS, "catalogue: id"),
     title: strict.parseText(entry.title, MAX_TEXT_CHARACTERS, "catalogue: title"),
@@ -101,7 +101,7 @@ function parseItem(entry: unknown): Item {
 function parseKind(kind: string): string {
   if (!KIND_PATTERN.test(kind)) {
     throw new ProtocolError(
-      `catalogue: a kind of tag is ${KIND_PATTERN.source}, not ${strict.formatValue(kind)}`,
+      `catalogue: a kind of tag must match ${KIND_PATTERN.source}, not ${strict.formatValue(kind)}`,
     );
   }
   return kind;
@@ -131,7 +131,7 @@ function checkKinds(items: readonly Item[]): void {
       const type = types.get(kind) ?? typeof values;
       if (type !== typeof values) {
         throw new ProtocolError(
-          "catalogue: a kind of tag has labels for some items, numbers for others",
+          `catalogue: ${kind} must have labels for all items, or numbers for all`,
         );
       }
       types.set(kind, type);
@@ -139,7 +139,7 @@ function checkKinds(items: readonly Item[]): void {
   }
   if (types.size > MAX_TAG_KINDS) {
     throw new ProtocolError(
-      `catalogue: ${types.size} kinds of tags, at most ${MAX_TAG_KINDS} are read`,
+      `catalogue: it has ${types.size} kinds of tags, but at most ${MAX_TAG_KINDS} are allowed`,
     );
   }
 }
@@ -159,7 +159,8 @@ function checkLabels(items: readonly Item[]): void {
     for (const label of labels) distinct.add(label);
     if (total > MAX_ALL_LABELS || distinct.size > MAX_DISTINCT_LABELS) {
       throw new ProtocolError(
-        `catalogue: too many labels; at most ${MAX_ALL_LABELS}, and ${MAX_DISTINCT_LABELS} different ones`,
+        `catalogue: it must have at most ${MAX_ALL_LABELS} labels, and ` +
+          `${MAX_DISTINCT_LABELS} different ones`,
       );
     }
   }

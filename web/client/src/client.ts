@@ -8,7 +8,7 @@
  * waits for.
  */
 
-import type { Account } from "./accounts.js";
+import type { TokenMaker } from "./accounts.js";
 import type { Item } from "./catalogue.js";
 import type { Terms } from "./epoch.js";
 import type { SottovoceError } from "./errors.js";
@@ -40,14 +40,14 @@ export interface ClientOptions extends OpenOptions {
    */
   news?: (news: News) => unknown;
   /**
-   * Receives the earlier models that the option `past` requests; null for a model that is missing
+   * Receives the earlier models that the option `pastModels` requests; null for a model that is missing
    * or not valid.
    */
   pastRelease?: (epoch: number, release: PastRelease | null) => void;
   /**
-   * Account for services that require one: `createAccount(attest)` of `sottovoce-client/accounts`.
+   * Token maker, for services that require accounts: `createTokenMaker(attest)` of `sottovoce-client/accounts`.
    */
-  account?: Account | undefined;
+  tokenMaker?: TokenMaker | undefined;
   /**
    * Starts the worker script `sottovoce-worker.js` under this name. Default: starts the script next
    * to this one.
@@ -85,7 +85,7 @@ export class Client {
    * closed.
    */
   static async open(options: ClientOptions): Promise<Client> {
-    const { news: _, pastRelease: __, account, worker = startWorker, ...rest } = options;
+    const { news: _, pastRelease: __, tokenMaker, worker = startWorker, ...rest } = options;
     const workerOptions: WorkerOptions = { name: "sottovoce", ...rest };
     const end = new AbortController();
     const { port1, port2 } = new MessageChannel();
@@ -104,7 +104,12 @@ export class Client {
     const choices = new BroadcastChannel(`sottovoce ${workerOptions.name}`);
     const client = new Client(workers, asks.network, asks.history, end, choices, options);
     try {
-      await asks.network("open", workerOptions, port1, account ? client.#serve(account) : null);
+      await asks.network(
+        "open",
+        workerOptions,
+        port1,
+        tokenMaker ? client.#serve(tokenMaker) : null,
+      );
       client.#watchConditions();
       const opening = Promise.all([
         asks.history("open", workerOptions),
@@ -223,9 +228,9 @@ export class Client {
    *
    * Errors appear in the news.
    */
-  #serve(account: Account): MessagePort {
+  #serve(tokenMaker: TokenMaker): MessagePort {
     const { port1, port2 } = new MessageChannel();
-    serve(port1, { ...account }, (error) => {
+    serve(port1, { ...tokenMaker }, (error) => {
       this.#tokenError = error && toError(error);
       if (error) this.#sendNews();
     });

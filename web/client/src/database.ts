@@ -259,7 +259,7 @@ async function openConnection(factory: IDBFactory, name: string): Promise<IDBDat
 }
 
 const EARLIER_VERSION =
-  "This browser holds data of an earlier version, which is not read any more. Nothing was changed. " +
+  "This browser holds data of an earlier version, which is not read. Nothing was changed. " +
   "Delete this site's data to start again; this deletes the record of what was spent.";
 
 function createTables(database: IDBDatabase): void {

@@ -51,10 +51,7 @@ export class TermsError extends UntrustedError {
   readonly terms: Terms;
 
   constructor(worse: readonly string[], terms: Terms) {
-    super(
-      `the server changed its terms: ${worse.join("; ")}. No report is made under ` +
-        "these terms unless you accept them",
-    );
+    super(`the server changed its terms: ${worse.join("; ")}; ask the owner to accept them`);
     this.worse = worse;
     this.terms = terms;
   }

@@ -278,7 +278,7 @@ function isSameTerms(one: Terms | null, other: Terms): boolean {
  */
 function checkAgainst(stored: Settings, signed: SignedManifest, trusted: string): void {
   if (![trusted, toHex(signed.key)].includes(stored.trusted)) {
-    throw new StoreError("Another tab has stored a newer key meanwhile; fetch the manifest again.");
+    throw new StoreError("another tab has stored a newer key meanwhile; fetch the manifest again");
   }
   checkOrder(stored.newest, signed);
   checkTerms(stored.terms, signed.manifest.terms);
@@ -291,8 +291,7 @@ function checkOrder(newest: Settings["newest"], signed: SignedManifest): void {
   const { epoch } = signed.manifest;
   if (newest !== null && epoch < newest.epoch) {
     throw new UntrustedError(
-      `this manifest is of epoch ${epoch}, but epoch ${newest.epoch} was seen before: ` +
-        "the proxy serves old manifests. No report is made",
+      `the manifest is of epoch ${epoch}, but one of epoch ${newest.epoch} was accepted before`,
     );
   }
   checkSingle(newest, signed);
@@ -301,8 +300,7 @@ function checkOrder(newest: Settings["newest"], signed: SignedManifest): void {
 function checkSingle(newest: Settings["newest"], signed: SignedManifest): void {
   if (signed.manifest.epoch === newest?.epoch && toHex(signed.hash) !== newest.hash) {
     throw new UntrustedError(
-      `there are two different manifests of epoch ${newest.epoch}, both signed: the server does ` +
-        "not publish the same for everybody. No report is made",
+      `the server has signed two different manifests of epoch ${newest.epoch}`,
     );
   }
 }
@@ -328,10 +326,7 @@ function decodeRelease(manifest: Manifest, content: Uint8Array): PastRelease {
 
 async function checkHash(content: Uint8Array, hash: Uint8Array): Promise<Uint8Array> {
   if (!isEqual(await hashSha256(content), hash)) {
-    throw new UntrustedError(
-      `the bytes from the proxy are not the file ${toHex(hash)} that the server signed; no ` +
-        "report is made",
-    );
+    throw new UntrustedError(`the file ${toHex(hash)} is not the one that the server signed`);
   }
   return content;
 }

@@ -197,7 +197,7 @@ export class History {
   async #requireRelease(): Promise<Release> {
     const release = await this.#reading.readRelease();
     if (release === null) {
-      throw new StoreError("There is no model in this browser yet.");
+      throw new StoreError("there is no model yet; wait for one");
     }
     return release;
   }

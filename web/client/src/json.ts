@@ -25,10 +25,10 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  */
 export function parseObject(raw: Uint8Array, maxBytes: number, what: string): Fields {
   if (raw.length > maxBytes) {
-    throw new ProtocolError(`${what}: too long: ${raw.length} bytes, at most ${maxBytes}`);
+    throw new ProtocolError(`${what}: ${raw.length} bytes, but at most ${maxBytes} are allowed`);
   }
   const value = parseStrictly(raw, what);
-  if (!isObject(value)) throw new ProtocolError(`${what}: must be a JSON object`);
+  if (!isObject(value)) throw new ProtocolError(`${what}: it must be a JSON object`);
   return value;
 }
 
@@ -42,7 +42,7 @@ function parseStrictly(raw: Uint8Array, what: string): unknown {
     return value;
   } catch (error) {
     const reason = error instanceof Error ? error.message.slice(0, 200) : "unreadable";
-    throw new ProtocolError(`${what}: not strict JSON: ${reason}`);
+    throw new ProtocolError(`${what}: it is not JSON as the protocol requires: ${reason}`);
   }
 }
 
@@ -91,7 +91,7 @@ export function checkKeys(value: Fields, keys: readonly string[], what: string):
   const missing = keys.filter((key) => !Object.hasOwn(value, key));
   const unknown = Object.keys(value).filter((key) => !keys.includes(key));
   if (missing.length + unknown.length > 0) {
-    const problem = `missing [${missing.join(", ")}], unknown [${unknown.join(", ")}]`;
+    const problem = `missing keys [${missing.join(", ")}], unknown keys [${unknown.join(", ")}]`;
     throw new ProtocolError(`${what}: ${problem.slice(0, 400)}`);
   }
 }
@@ -102,26 +102,20 @@ export function checkKeys(value: Fields, keys: readonly string[], what: string):
  */
 export function parseWhole(value: unknown, min: number, max: number, what: string): number {
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < min || value > max) {
-    throw new ProtocolError(
-      `${what}: must be a whole number in ${min}..${max}, not ${formatValue(value)}`,
-    );
+    throw createValueError(what, `a whole number in ${min}..${max}`, value);
   }
   return value + 0; // turns -0 into 0
 }
 
 export function parseReal(value: unknown, min: number, max: number, what: string): number {
   if (typeof value !== "number" || !(min <= value && value <= max)) {
-    throw new ProtocolError(
-      `${what}: must be a number in ${min}..${max}, not ${formatValue(value)}`,
-    );
+    throw createValueError(what, `a number in ${min}..${max}`, value);
   }
   return value + 0;
 }
 
 export function parseBoolean(value: unknown, what: string): boolean {
-  if (typeof value !== "boolean") {
-    throw new ProtocolError(`${what}: must be true or false, not ${formatValue(value)}`);
-  }
+  if (typeof value !== "boolean") throw createValueError(what, "true or false", value);
   return value;
 }
 
@@ -129,22 +123,15 @@ export function parseBoolean(value: unknown, what: string): boolean {
 export function parseText(value: unknown, maxLength: number, what: string): string {
   // A code point has at most two UTF-16 units. So this check refuses very long strings before they
   // are split.
-  if (typeof value !== "string" || value.length > 2 * maxLength) {
-    throw new ProtocolError(
-      `${what}: a string of 1..${maxLength} characters, not ${formatValue(value)}`,
-    );
-  }
-  const length = [...value].length;
-  if (length < 1 || length > maxLength) {
-    throw new ProtocolError(
-      `${what}: must be a string of 1..${maxLength} characters, not of ${length}`,
-    );
+  const isShort = typeof value === "string" && value.length <= 2 * maxLength;
+  if (!isShort || value === "" || [...value].length > maxLength) {
+    throw createValueError(what, `a string of 1..${maxLength} characters`, value);
   }
   if (LONE_SURROGATE.test(value)) {
-    throw new ProtocolError(`${what}: contains half of a surrogate pair`);
+    throw new ProtocolError(`${what}: must not contain half of a surrogate pair`);
   }
   if (value.search(CONTROL_CHARACTERS) >= 0) {
-    throw new ProtocolError(`${what}: contains a control character: ${formatValue(value)}`);
+    throw new ProtocolError(`${what}: must not contain a control character: ${formatValue(value)}`);
   }
   return value;
 }
@@ -152,9 +139,12 @@ export function parseText(value: unknown, maxLength: number, what: string): stri
 /** Decode lower-case hexadecimal digits of exactly `size` bytes. */
 export function parseHex(value: unknown, what: string, size = 32): Bytes {
   if (typeof value !== "string" || value.length !== 2 * size || !HEX_PATTERN.test(value)) {
-    throw new ProtocolError(
-      `${what}: ${2 * size} lower-case hexadecimal digits, not ${formatValue(value)}`,
-    );
+    throw createValueError(what, `${2 * size} lower-case hexadecimal digits`, value);
   }
   return fromHex(value);
+}
+
+/** Create the error for a value that is not what it must be. */
+function createValueError(what: string, expected: string, value: unknown): ProtocolError {
+  return new ProtocolError(`${what}: must be ${expected}, not ${formatValue(value)}`);
 }

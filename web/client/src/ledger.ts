@@ -63,14 +63,14 @@ const MECHANISM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,31}$/;
  */
 export function decide(limit: number, charges: readonly Charge[], next: Charge): Decision {
   checkCharge(next);
-  const isAffordable = isWithin(limit, charges, next);
+  const isAffordable = isWithinLimit(limit, charges, next);
   const earlier = charges.find((charge) => charge.purpose === next.purpose);
   if (earlier !== undefined) return checkSame(earlier, next);
   return isAffordable ? "charged" : "refused";
 }
 
 /** Check whether one more epoch stays within the limit. */
-export function isWithin(limit: number, charges: readonly Charge[], price: Price): boolean {
+export function isWithinLimit(limit: number, charges: readonly Charge[], price: Price): boolean {
   return sumCharges(charges) + toAmount(price.epsilon, price.reports) <= toUnits(limit, "limit");
 }
 

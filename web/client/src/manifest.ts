@@ -32,7 +32,7 @@ export function decodeManifest(raw: Uint8Array): Manifest {
   if (fields.version !== PROTOCOL_VERSION || fields.suite !== HPKE_SUITE) {
     const [version, suite] = [strict.formatValue(fields.version), strict.formatValue(fields.suite)];
     throw new ProtocolError(
-      `manifest: version ${version} with suite ${suite}; ` +
+      `manifest: it has version ${version} and suite ${suite}; ` +
         `this program speaks version ${PROTOCOL_VERSION} with ${HPKE_SUITE}`,
     );
   }
@@ -73,7 +73,7 @@ function checkConsistency(manifest: Manifest): void {
   if (opens >= closes) throw new ProtocolError("manifest: the epoch closes before it opens");
   if (items > terms.maxItems) {
     throw new ProtocolError(
-      `manifest: ${items} items, but the terms allow at most ${terms.maxItems}`,
+      `manifest: it has ${items} items, but the terms allow ${terms.maxItems}`,
     );
   }
   checkTokenKeys(manifest);
@@ -93,7 +93,9 @@ function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest):
       ? publicKey !== null
       : nextTokenKey !== null && isEqual(tokenKey, nextTokenKey)
     : tokenKey !== null || nextTokenKey !== null;
-  if (isWrong) throw new ProtocolError("manifest: the token keys do not fit the terms");
+  if (isWrong) {
+    throw new ProtocolError("manifest: each epoch must have its own token key, or none");
+  }
 }
 
 /**
@@ -111,7 +113,8 @@ function checkMechanism(manifest: Manifest): void {
   }
   if (countDirections(manifest) > MAX_DIRECTIONS) {
     throw new ProtocolError(
-      `manifest: ${countDirections(manifest)} directions do not fit a report`,
+      `manifest: ${countDirections(manifest)} directions do not fit a four-byte report ` +
+        `(at most ${MAX_DIRECTIONS})`,
     );
   }
   if (computeLoudFraction(manifest) > terms.loudFraction) {
@@ -124,7 +127,7 @@ function checkMechanism(manifest: Manifest): void {
   const minFraction = MIN_LOUD_RATIO * terms.loudFraction;
   const tooFew = oneMore <= terms.loudFraction || computeLoudFraction(manifest) < minFraction;
   if (terms.dummies > 0 && tooFew) {
-    throw new ProtocolError("manifest: fewer directions are loud than the terms say");
+    throw new ProtocolError("manifest: fewer directions are loud than the terms require");
   }
 }
 

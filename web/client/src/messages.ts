@@ -134,7 +134,7 @@ export function toError({ name, message, retryAfter, terms }: ErrorMessage): err
   return new KnownClass(message);
 }
 
-const CLOSED_MESSAGE = "this client is closed; open another one";
+const CLOSED_MESSAGE = "close() was called; open another client";
 
 const ERROR_CLASSES = [
   ...[errors.ClosedError, errors.LedgerError, errors.ProtocolError, errors.RefusedError],

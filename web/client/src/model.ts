@@ -45,12 +45,13 @@ export function checkItems(data: Uint8Array, items: number, factors: number): Da
   const size = 4 * items * factors;
   if (!isHeaderOf(header, items, factors) || data.length !== start + size) {
     throw new ProtocolError(
-      `model file: not one float32 tensor '${TENSOR_NAME}' of ${items} x ${factors} in ${size} bytes`,
+      `model file: it must have one float32 tensor '${TENSOR_NAME}' of ` +
+        `${items} x ${factors} in ${size} bytes`,
     );
   }
   for (let at = start; at < data.length; at += 4) {
     if (!isWithinBounds(view.getFloat32(at, true))) {
-      throw new ProtocolError("model file: an entry is neither 0 nor of a size in 2^-60..2^20");
+      throw new ProtocolError("model file: each entry must be 0 or of a size in 2^-60..2^20");
     }
   }
   return new DataView(data.buffer, data.byteOffset + start, size);

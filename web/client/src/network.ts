@@ -46,7 +46,7 @@ export class Network {
       entropy = drawSystemEntropy,
       jitter = JITTER_SECONDS,
     } = options;
-    const { account = null } = options;
+    const { tokenMaker = null } = options;
     const { clock, sleep } = timer;
     const initial = parseInitialSettings(options, clock());
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
@@ -65,7 +65,7 @@ export class Network {
     const sendingLock = createLock(`${name} sending`, options.locks);
     const monotonic = timer.now;
     const shared = { store, outbox, fetching, proxy, grid, clock, monotonic, sleep, entropy };
-    const syncing = new Synchronizer({ ...shared, jitter, lock, sendingLock, make, account });
+    const syncing = new Synchronizer({ ...shared, jitter, lock, sendingLock, make, tokenMaker });
     return new Network(database, store, fetching, syncing, grid, clock);
   }
 
@@ -95,7 +95,7 @@ export class Network {
 
   /** Stop all reporting, even of a batch that waits. `pause(false)` resumes. */
   async pause(on: boolean): Promise<void> {
-    if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
+    if (typeof on !== "boolean") throw new SettingsError(`pause() needs true or false, not ${on}`);
     if (on) this.syncing.stop();
     await this.store.updateSettings(() => ({ paused: on }));
     if (on) await this.syncing.waitForSender();

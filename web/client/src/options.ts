@@ -1,6 +1,6 @@
 /** The options of a client, and the checks of everything that an application passes to it. */
 
-import type { Account } from "./accounts.js";
+import type { TokenMaker } from "./accounts.js";
 import { toHex } from "./bytes.js";
 import type { Entropy } from "./coin.js";
 import { SettingsError } from "./errors.js";
@@ -32,7 +32,7 @@ export interface OpenOptions {
   /** Seconds between two looks for news while the page is visible, 5..3600. Default: 30. */
   pace?: number;
   /** Number of models of earlier epochs to fetch, for a learning curve. Default: 0. */
-  past?: number;
+  pastModels?: number;
   /** Whether to make no requests. Recommendations then use the stored model. Default: false. */
   offline?: boolean;
 }
@@ -43,8 +43,8 @@ export interface NetworkOptions extends OpenOptions {
   name: string;
   /** Tells the worker `batches` to make a batch. */
   make: (job: Job) => void;
-  /** Account for token requests, if the page has one. */
-  account?: Account | null | undefined;
+  /** Token maker, if the page has one. */
+  tokenMaker?: TokenMaker | null | undefined;
   timer?: Timer;
   entropy?: Entropy;
   /** Length in seconds of the interval from which the moment of sending is drawn. */
@@ -77,7 +77,7 @@ export function parseInitialSettings(options: OpenOptions, time: number): Initia
 export function checkCryptography(): void {
   if (globalThis.crypto?.subtle === undefined) {
     throw new SettingsError(
-      "browsers offer cryptography only over https and on localhost: serve this page over https",
+      "this page must be served over https: browsers offer cryptography only there",
     );
   }
 }
@@ -131,8 +131,8 @@ export function checkAddress(address: string): string {
   }
   if (url.protocol === "http:" && !LOOPBACK_HOST.test(url.hostname)) {
     throw new SettingsError(
-      `"${address}" is not encrypted: anyone on the way would see who takes part; use https ` +
-        "(http is for this machine only)",
+      `"${address}" is not encrypted: anyone on the network path would see who takes part; use ` +
+        "https (http is for this machine only)",
     );
   }
   if (url.username || url.password || /[?#]/.test(address)) {
@@ -146,6 +146,8 @@ function parseUrl(address: string): URL {
   try {
     return new URL(address);
   } catch {
-    throw new SettingsError(`the proxy's address "${address}" is not a valid URL`);
+    throw new SettingsError(
+      `the proxy's address must be a URL such as https://HOST, not "${address}"`,
+    );
   }
 }

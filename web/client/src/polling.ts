@@ -39,7 +39,7 @@ export interface PollingOptions {
   /** Seconds between two looks of a visible page. */
   pace: number;
   /** Number of models of earlier epochs to fetch. */
-  past: number;
+  pastModels: number;
   timer: Timer;
 }
 
@@ -152,7 +152,7 @@ export class Poller {
    */
   #planPast({ manifest, at }: Arrival): void {
     const newest = manifest.epoch;
-    const count = Math.min(this.options.past, countPastEpochs(manifest), newest);
+    const count = Math.min(this.options.pastModels, countPastEpochs(manifest), newest);
     const epochs = Array.from({ length: count }, (_, age) => newest - age);
     const missing = epochs.filter((epoch) => !this.#pastEpochs.has(epoch));
     if (this.#queue.length > 0 || missing.length === 0) return;

@@ -219,7 +219,7 @@ export class HttpProxy {
       throw new ClosedError(`${message}: the epoch is over`);
     }
     if (response.status === 409 && (await readProblemType(answer)) === WRONG_EPOCH_TYPE) {
-      throw new ClosedError(`${message}: it is at another epoch`);
+      throw new ClosedError(`${message}: its current epoch is another one`);
     }
     throw new RefusedError(message);
   }

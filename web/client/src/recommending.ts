@@ -38,7 +38,7 @@ export interface Recommendation extends Item {
    * The strongest reasons, at most three, strongest first; empty if no part of the history supports
    * the item.
    */
-  because: Reason[];
+  reasons: Reason[];
 }
 
 const MAX_REASONS = 3;
@@ -67,7 +67,7 @@ export function recommend(
   return findBest(scores, Math.min(n, scores.length - own.length)).map((row) => ({
     ...getItem(catalogue, row),
     score: scores[row] as number,
-    because: findReasons(personal, row),
+    reasons: findReasons(personal, row),
   }));
 }
 
@@ -160,7 +160,7 @@ function* listParts(personal: PersonalModel, row: number): Generator<Reason> {
 function getItem(catalogue: Catalogue, row: number): Item {
   const item = catalogue.items[row];
   if (item === undefined) {
-    throw new RangeError(`the catalogue has no row ${row}`);
+    throw new RangeError(`row ${row} must be in the catalogue`);
   }
   return item;
 }

@@ -139,7 +139,7 @@ export function decodeCatalogueFor({ items }: Manifest, content: Uint8Array): Ca
   const catalogue = decodeCatalogue(content);
   if (catalogue.items.length !== items) {
     throw new ProtocolError(
-      `the catalogue has ${catalogue.items.length} items, but the model has ${items}`,
+      `the catalogue has ${catalogue.items.length} items, the manifest says ${items}`,
     );
   }
   return catalogue;

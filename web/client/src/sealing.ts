@@ -44,7 +44,7 @@ export async function sealReports(
     const seal = (report: number) => sealOne(report, recipient, info);
     return concatenate(await Promise.all(Array.from(reports, seal)));
   } catch (error) {
-    throw new ProtocolError("reports cannot be sealed to this epoch's key; no report is made", {
+    throw new ProtocolError("no report can be sealed to this public_key", {
       cause: error,
     });
   }
@@ -57,7 +57,7 @@ async function sealOne(report: number, recipientPublicKey: CryptoKey, info: Byte
   const sealed = concatenate([new Uint8Array(enc), new Uint8Array(ct)]);
   if (sealed.length !== SEALED_REPORT_BYTES)
     throw new RangeError(
-      `a sealed report has ${sealed.length} bytes, expected ${SEALED_REPORT_BYTES}`,
+      `a sealed report must have ${SEALED_REPORT_BYTES} bytes, not ${sealed.length}`,
     );
   return sealed;
 }

@@ -62,7 +62,7 @@ export function checkShelf(previous: Shelf | null, { published, hash }: Shelf): 
       (published === previous.published && hash !== previous.hash));
   if (isOutdated || published > Date.now() / 1000 + 86_400) {
     throw new UntrustedError(
-      `shelf of second ${published}: older than the last one, or signed with a wrong clock`,
+      `the shelf of second ${published} is older than the last one, or signed with a wrong clock`,
     );
   }
 }
@@ -71,7 +71,7 @@ export function checkShelf(previous: Shelf | null, { published, hash }: Shelf): 
 export function checkShelfSize({ items }: Catalogue, { maxItems, factors }: Terms): void {
   if (items.length > maxItems) {
     throw new ProtocolError(
-      `shelf: ${items.length} items, but the terms allow at most ${maxItems}`,
+      `shelf: its catalogue has ${items.length} items, but the terms allow ${maxItems}`,
     );
   }
   checkShape(items.length, factors);

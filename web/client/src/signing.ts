@@ -56,13 +56,13 @@ export async function openSigned(
 ): Promise<{ text: Bytes; key: Bytes; raw: Bytes }> {
   const raw = new Uint8Array(data);
   const { statements, signature, text } = splitSigned(kind, raw);
-  const key = await followStatements(toOwnBuffer(trusted), statements);
+  const key = await followStatements(kind, toOwnBuffer(trusted), statements);
   if (
     !(await isSigned(key, signature, concatenate([encodeUtf8(`sottovoce ${kind.name} 2\0`), text])))
   ) {
     throw new UntrustedError(
-      `the ${kind.name} is not signed with the server key of this page; no report is made. Compare ` +
-        "the key of the page with the server's verification key",
+      `signed ${kind.name}: it is signed neither by the pinned verification key of the server nor by ` +
+        "a key that this key has named; compare it with the operator's",
     );
   }
   return { text, key, raw };
@@ -76,7 +76,9 @@ function splitSigned(
     !isEqual(raw.subarray(0, MAGIC_BYTES), encodeUtf8(kind.magic)) ||
     raw.length <= HEADER_BYTES
   ) {
-    throw new ProtocolError(`signed ${kind.name}: bad magic or too short, expected ${kind.magic}`);
+    throw new ProtocolError(
+      `signed ${kind.name}: it must begin with ${kind.magic} and contain a signature`,
+    );
   }
   const count = raw[MAGIC_BYTES] as number;
   const start = HEADER_BYTES + count * STATEMENT_BYTES;
@@ -84,7 +86,7 @@ function splitSigned(
     start + SIGNATURE_BYTES < raw.length && raw.length <= computeMaxSignedBytes(kind);
   if (count > MAX_STATEMENTS || !hasValidSize) {
     throw new ProtocolError(
-      `signed ${kind.name}: ${raw.length} bytes cannot contain ${count} key statements`,
+      `signed ${kind.name}: ${raw.length} bytes cannot have ${count} key statements`,
     );
   }
   const statements = Array.from({ length: count }, (_, number) => {
@@ -103,6 +105,7 @@ function splitSigned(
  * key are skipped.
  */
 async function followStatements(
+  kind: SignedKind,
   trusted: Bytes,
   statements: readonly KeyStatement[],
 ): Promise<Bytes> {
@@ -113,7 +116,7 @@ async function followStatements(
       !(await isSigned(key, next.signature, concatenate([KEY_STATEMENT_PREFIX, key, next.key])))
     ) {
       throw new UntrustedError(
-        "a key statement is not signed by the server that this device trusts; no report is made",
+        `signed ${kind.name}: a key statement is not signed by a trusted key`,
       );
     }
     key = next.key;
@@ -129,7 +132,7 @@ async function isSigned(key: Bytes, signature: Bytes, message: Bytes): Promise<b
   } catch (error) {
     throw new UntrustedError(
       "the server's signature cannot be checked: its key is not valid, or this browser is too old " +
-        "for Ed25519; no report is made",
+        "for Ed25519; use a newer one",
       { cause: error },
     );
   }

@@ -252,7 +252,7 @@ async function storeFiles(
   }
 }
 
-const DELETED_MEANWHILE = "The fetched files were deleted meanwhile; fetch them again.";
+const DELETED_MEANWHILE = "the fetched files were deleted meanwhile; fetch them again";
 
 /** Read the settings inside a transaction. */
 export async function readSettingsIn(transaction: Transaction): Promise<Settings> {
@@ -292,16 +292,15 @@ function checkPinned(stored: Settings, initial: InitialSettings): void {
     throw new UntrustedError(
       "This address now names another key than the one this browser has trusted since " +
         `${stored.since}. Somebody may be pretending to be the server you know, so the client was ` +
-        "not opened and makes no request. If you know that the key was changed for a good reason, " +
-        "delete this site's data and start again; this deletes the record of what " +
-        "was spent.",
+        "not opened. If the key was changed for a good reason, delete this site's data to start " +
+        "again; this deletes the record of what was spent.",
     );
   }
   if (stored.proxy !== initial.proxy) {
     throw new UntrustedError(
       `This browser's data belongs to the proxy ${stored.proxy}, but now ${initial.proxy} is named. ` +
-        "The client was not opened and makes no request. Go back to the first address, or delete " +
-        "this site's data and start again.",
+        "The client was not opened. Go back to the first address, or delete this site's data to " +
+        "start again.",
     );
   }
 }

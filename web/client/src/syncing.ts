@@ -33,7 +33,7 @@
  * is randomised again.
  */
 
-import type { Account } from "./accounts.js";
+import type { TokenMaker } from "./accounts.js";
 import {
   countTurnsLeft,
   formatOutcome,
@@ -124,8 +124,8 @@ export interface SyncDependencies {
    * Tells the worker `batches` to make a batch. That worker does not report back when it is done.
    */
   make: (job: Job) => void;
-  /** The account for token requests, or null if the page has none. */
-  account: Account | null;
+  /** The token maker, or null if the page has none. */
+  tokenMaker: TokenMaker | null;
 }
 
 /** A sync that waits for the moment to make a batch or to request a token. */
@@ -243,10 +243,10 @@ export class Synchronizer {
    * The decision depends only on public data, the ledger and random draws.
    */
   async #drawToken({ signed: { manifest }, at, refusal }: FetchedRelease): Promise<Token | null> {
-    const { account, outbox, entropy, jitter } = this.tools;
+    const { tokenMaker, outbox, entropy, jitter } = this.tools;
     const { epoch, terms } = manifest;
     const hasSentNothingElse = this.#sentKind === null || this.#requestedEpoch === epoch + 1;
-    const canRequest = account && hasSentNothingElse && at.clock < endOfEpoch(manifest);
+    const canRequest = tokenMaker && hasSentNothingElse && at.clock < endOfEpoch(manifest);
     if (!canRequest || refusal instanceof UnavailableError) return null; // a busy proxy would not answer a token request either
     if (!mayRequestToken(await outbox.readState(epoch), manifest, at.clock)) return null;
     const token = await outbox.drawToken(epoch + 1, (charges) =>
@@ -298,8 +298,8 @@ export class Synchronizer {
    * into a token is stored first.
    */
   async #makeTokenRequest({ epoch, id, state }: Token): Promise<Uint8Array | null> {
-    const { account, outbox } = this.tools;
-    const request = await account?.request(epoch, id, state);
+    const { tokenMaker, outbox } = this.tools;
+    const request = await tokenMaker?.request(epoch, id, state);
     const storedState =
       request && (await outbox.updateToken(epoch, { state: request.state }))?.state;
     return request && storedState && isEqual(storedState, request.state) ? request.bytes : null;
@@ -310,9 +310,9 @@ export class Synchronizer {
    * gives no token.
    */
   #finalizeToken({ epoch, state, answer, key, wanted, output }: Token): void {
-    const { account, outbox } = this.tools;
-    if (!account || !state || !answer || !key || !wanted || output) return;
-    account
+    const { tokenMaker, outbox } = this.tools;
+    if (!tokenMaker || !state || !answer || !key || !wanted || output) return;
+    tokenMaker
       .finalize(state, answer, key)
       .catch(() => null)
       .then((output) => outbox.updateToken(epoch, { output, wanted: output !== null }))
@@ -443,7 +443,7 @@ export class Synchronizer {
       }
     }
     throw new StoreError(
-      `The batch of epoch ${manifest.epoch} was not ready in time; the next look tries again.`,
+      `the batch of epoch ${manifest.epoch} was not ready in time; wait for the next look`,
     );
   }
 

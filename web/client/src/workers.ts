@@ -11,7 +11,7 @@
  * wait while that worker answers the application.
  */
 
-import type { Account } from "./accounts.js";
+import type { TokenMaker } from "./accounts.js";
 import type { Terms } from "./epoch.js";
 import type { PastRelease } from "./fetching.js";
 import { History } from "./history.js";
@@ -30,7 +30,7 @@ export type WorkerOptions = OpenOptions & { name: string };
 
 export type NetworkCalls = ReturnType<typeof createNetworkCalls>;
 export type HistoryCalls = ReturnType<typeof createHistoryCalls>;
-export type AccountCalls = Pick<Account, keyof Account>;
+export type TokenMakerCalls = Pick<TokenMaker, keyof TokenMaker>;
 export type BatchesCalls = ReturnType<typeof createBatchesCalls>;
 
 /**
@@ -71,17 +71,17 @@ function createNetworkCalls(post: (message: NetworkMessage) => void) {
       batches: MessagePort,
       page: MessagePort | null,
     ): Promise<void> {
-      const { pace = DEFAULT_PACE_SECONDS, past = 0 } = options;
+      const { pace = DEFAULT_PACE_SECONDS, pastModels = 0 } = options;
       const pollingOptions = {
         pace: checkRange("pace", pace, TICK_SECONDS, 3600),
-        past,
+        pastModels,
         timer: systemTimer,
       };
       const make = (job: Job) => batches.postMessage(job);
       const newNetwork = await Network.open({
         ...options,
         make,
-        account: page && connectAccount(page),
+        tokenMaker: page && connectTokenMaker(page),
       });
       const newPoller = new Poller(newNetwork, createListener(post), pollingOptions);
       [network, poller] = [() => newNetwork, () => newPoller];
@@ -96,10 +96,10 @@ function createNetworkCalls(post: (message: NetworkMessage) => void) {
 }
 
 /**
- * Create an account that passes its calls to the page. Only the page can ask the product's backend.
+ * Create a token maker that passes its calls to the page. Only the page can ask the product's backend.
  */
-function connectAccount(page: MessagePort): Account {
-  const ask = connect<AccountCalls>(page);
+function connectTokenMaker(page: MessagePort): TokenMaker {
+  const ask = connect<TokenMakerCalls>(page);
   page.start();
   return {
     request: (...args) => ask("request", ...args),

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DLEQProof, Evaluation, FinalizeData, Oprf, VOPRFClient } from "@cloudflare/voprf-ts";
 import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
-import { blind, createAccount, finalize } from "../src/accounts.js";
+import { blind, createTokenMaker, finalize } from "../src/accounts.js";
 import { encodeBatch } from "../src/batch.js";
 import { concatenate, fromHex, toHex } from "../src/bytes.js";
 import { SettingsError, UntrustedError } from "../src/errors.js";
@@ -104,7 +104,7 @@ test("a key of zero makes no tokens, with a proof that holds", async (t) => {
 test("a request is what the other implementation writes, and keeps its element", async () => {
   const { attestation, epoch, request, element } = protocol.token;
   const id = fromHex(protocol.batch.id);
-  const one = createAccount(async () => fromHex(attestation.bytes));
+  const one = createTokenMaker(async () => fromHex(attestation.bytes));
   const state = encodeState(fromHex(protocol.token.input), fromHex(element));
   assert.equal(toHex((await one.request(epoch, id, state))?.bytes ?? id), request);
   const first = await one.request(epoch, id, null);
@@ -116,9 +116,9 @@ test("a request is what the other implementation writes, and keeps its element",
 });
 
 test("a person who is not logged in asks for nothing, and a backend's mistake is reported", async () => {
-  assert.equal(await createAccount(async () => null).request(1, new Uint8Array(16), null), null);
+  assert.equal(await createTokenMaker(async () => null).request(1, new Uint8Array(16), null), null);
   for (const wrong of [new Uint8Array(103), "text", undefined, {}]) {
-    const mistaken = createAccount(async () => wrong as Uint8Array);
+    const mistaken = createTokenMaker(async () => wrong as Uint8Array);
     await assert.rejects(mistaken.request(1, new Uint8Array(16), null), SettingsError);
   }
 });

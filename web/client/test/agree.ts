@@ -6,7 +6,7 @@
  */
 
 import { createInterface } from "node:readline";
-import { createAccount, finalize } from "../src/accounts.js";
+import { createTokenMaker, finalize } from "../src/accounts.js";
 import { encodeBatch } from "../src/batch.js";
 import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
@@ -83,7 +83,7 @@ const commands: Commands = {
     return { values: [...decodeItems(fromHex(bytes), items, factors).values] };
   },
   async request({ epoch, id, attestation, state }) {
-    const { request } = createAccount(async () => fromHex(attestation));
+    const { request } = createTokenMaker(async () => fromHex(attestation));
     const asked = await request(epoch, fromHex(id), state === null ? null : fromHex(state));
     return { bytes: toHex(asked?.bytes ?? fromHex("")), state: toHex(asked?.state ?? fromHex("")) };
   },

@@ -162,7 +162,7 @@ test("the example has about ten lines and runs", async (t) => {
     .replace(/(?<=key: ")[0-9a-f]{64}/, world.key);
   assert.ok(code.split("\n").filter((line) => line.trim()).length <= 20);
   const logged: [string, unknown[]][] = [];
-  const console = { log: (title: string, because: unknown[]) => logged.push([title, because]) };
+  const console = { log: (title: string, reasons: unknown[]) => logged.push([title, reasons]) };
   const shown: string[] = [];
   const yes = (words: string) => shown.push(words) > 0;
   const client = {
@@ -183,7 +183,7 @@ test("the example has about ten lines and runs", async (t) => {
   )(client, summarize, console, yes);
   await browser.virtual.pass(6 * JITTER_SECONDS);
   assert.deepEqual(shown, [summarize(TERMS, [], 500).join("\n")]);
-  assert.ok(logged.some(([title, because]) => title !== "" && Array.isArray(because)));
+  assert.ok(logged.some(([title, reasons]) => title !== "" && Array.isArray(reasons)));
   assert.equal(world.received[0]?.length, 56 + 52 * REPORTS);
 });
 

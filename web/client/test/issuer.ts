@@ -2,7 +2,7 @@
 
 import { EvaluationRequest, generatePublicKey, Oprf, VOPRFServer } from "@cloudflare/voprf-ts";
 import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
-import { type Account, createAccount } from "../src/accounts.js";
+import { createTokenMaker, type TokenMaker } from "../src/accounts.js";
 import { concatenate, encodeUtf8, toHex } from "../src/bytes.js";
 import type { Virtual } from "./virtual.js";
 import { type Answer, type Changes, reply } from "./world.js";
@@ -57,9 +57,9 @@ function secret(epoch: number): Uint8Array {
   return Uint8Array.of(epoch, 1, ...new Array(30).fill(0));
 }
 
-/** Return an account on a page of this virtual time whose thread is first busy for some seconds. */
-export function accountOf(who: number, virtual: Virtual, busy = () => 0): Account {
-  const own = createAccount(async () => new Uint8Array(104).fill(who));
+/** Return the token maker of a page of this virtual time whose thread is first busy for some seconds. */
+export function tokenMakerFor(who: number, virtual: Virtual, busy = () => 0): TokenMaker {
+  const own = createTokenMaker(async () => new Uint8Array(104).fill(who));
   const delay =
     <Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) =>
     (...args: Args) =>

@@ -127,8 +127,8 @@ test("figures, turns and sentences are the other implementation's", () => {
     assert.deepEqual(describeFigures(promised), one.figures);
     const turns = countTurnsLeft(terms, charges);
     const within = countAffordableEpochs(one.limit, sumCharges(charges), terms, turns);
-    assert.deepEqual([turns, within], [one.turns_left, one.within_limit]);
-    assert.deepEqual(summarize(terms, charges, one.limit, { delta: one.delta }), one.short);
+    assert.deepEqual([turns, within], [one.turns_left, one.turns_within_limit]);
+    assert.deepEqual(summarize(terms, charges, one.limit, { delta: one.delta }), one.summary);
   }
 });
 

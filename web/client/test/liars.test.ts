@@ -309,7 +309,7 @@ test("a key that the trusted one names is trusted from then on, and nobody leads
   const [settings] = (await dump(world.factory)).settings as { key: string; trusted: string }[];
   assert.deepEqual([settings?.key, settings?.trusted], [world.key, next]);
   world.manifest = new Uint8Array(old.raw); // the thief of the first key
-  await assert.rejects(client.refresh(), /not signed with the server key/);
+  await assert.rejects(client.refresh(), /signed neither by the pinned verification key/);
   const later = await world.turnKey();
   await world.publish(5);
   await client.refresh();
@@ -369,7 +369,7 @@ test("an earlier epoch is believed no more than the present one", async (t) => {
   const [world, client] = await seeEpochTwo(t);
   const other = await world.signed(1, {}, await newSigningKey());
   world.earlier.set(1, other.raw);
-  await assert.rejects(client.release(1), /not signed with the server key/);
+  await assert.rejects(client.release(1), /signed neither by the pinned verification key/);
   world.earlier.set(1, (await world.signed(2)).raw);
   await assert.rejects(
     client.release(1),
@@ -378,7 +378,7 @@ test("an earlier epoch is believed no more than the present one", async (t) => {
   const { raw, fields } = await world.signed(1);
   world.earlier.set(1, raw);
   world.files.set(String(fields.model), encodeModel(itemMatrix(5), ITEMS, FACTORS));
-  await assert.rejects(client.release(1), /are not the file/);
+  await assert.rejects(client.release(1), /is not the one that the server signed/);
   world.files.set(String(fields.model), new Uint8Array(5000));
   await assert.rejects(client.release(1), /longer than 4704 bytes/);
   world.earlier.set(1, new Uint8Array(MAX_SIGNED_MANIFEST_BYTES + 1));

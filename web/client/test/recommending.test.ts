@@ -51,7 +51,7 @@ test("the best items that are not the own ones", async (t) => {
   const [best] = list;
   const number = Number(best?.id.slice(-4));
   assert.deepEqual([best?.title, best?.tags], [`Title ${number}`, traitsOf(number)]);
-  const reasons = list.flatMap(({ because }) => because);
+  const reasons = list.flatMap(({ reasons }) => reasons);
   assert.ok(reasons.every((reason) => reason.kind === "tag" || own.includes(reason.id)));
   assert.deepEqual(new Set(reasons.map(({ kind }) => kind)), new Set(["item", "tag"]));
   assert.deepEqual(await client.recommend(4), list.slice(0, 4));
@@ -129,18 +129,18 @@ for (const question of recommending) {
     const list = recommend(release, touched, 5);
     const best = answer.best as [string, [string | string[], number][]][];
     assert.deepEqual(
-      list.map(({ id, because }) => [id, because.map(nameOf)]),
-      best.map(([id, because]) => [id, because.map(([what]) => what)]),
+      list.map(({ id, reasons }) => [id, reasons.map(nameOf)]),
+      best.map(([id, reasons]) => [id, reasons.map(([what]) => what)]),
     );
     assertClose(
-      list.flatMap(({ because }) => because.map(({ share }) => share)),
-      best.flatMap(([, because]) => because.map(([, share]) => share)),
+      list.flatMap(({ reasons }) => reasons.map(({ share }) => share)),
+      best.flatMap(([, reasons]) => reasons.map(([, share]) => share)),
       1e-7,
     );
   });
 }
 
-function nameOf(reason: ReturnType<typeof recommend>[0]["because"][0]): string | string[] {
+function nameOf(reason: ReturnType<typeof recommend>[0]["reasons"][0]): string | string[] {
   return reason.kind === "item" ? reason.id : [reason.tag, reason.name];
 }
 

@@ -10,7 +10,7 @@ import { Grid, STEP_SECONDS } from "../src/grid.js";
 import { Outbox } from "../src/outbox.js";
 import { type LookOutcome, Schedule, TICK_SECONDS } from "../src/schedule.js";
 import { systemTimer } from "../src/timer.js";
-import { accountOf, Issuer } from "./issuer.js";
+import { Issuer, tokenMakerFor } from "./issuer.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
 import { DAY, IS_NIGHTLY, item, LEAD, onGrid, REPORTS, reply, TERMS, World } from "./world.js";
 
@@ -40,8 +40,8 @@ const SCENES: Record<
       world.answer = issuer.answer;
       for (const epoch of [2, 3]) {
         await world.publish(epoch, { ...issuer.fields(epoch), opens: 0, closes: 9 * DAY });
-        const account = accountOf(1, virtual, () => browser.cost);
-        const visit = await browser.tab({ account, pace: 30 });
+        const tokenMaker = tokenMakerFor(1, virtual, () => browser.cost);
+        const visit = await browser.tab({ tokenMaker, pace: 30 });
         await visit.accept(ACCOUNTS);
         visit.show();
         await virtual.pass(70);
@@ -258,7 +258,7 @@ test("every request of a visit leaves on one grid, whatever a disk takes between
     for (const epoch of [1, 2, 3, 4, 5]) await world.publish(epoch, { opens: 0, closes: 9 * DAY });
     const browser = new Browser(world);
     const { virtual } = browser;
-    const tab = await browser.tab({ past: 4 });
+    const tab = await browser.tab({ pastModels: 4 });
     await tab.accept(TERMS);
     slowDown(t, tab, seconds);
     const begun = virtual.time;

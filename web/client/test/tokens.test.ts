@@ -9,7 +9,7 @@ import type { Outcome } from "../src/agreement.js";
 import { toHex } from "../src/bytes.js";
 import { STEP_SECONDS } from "../src/grid.js";
 import { computeTokenChance, TOKEN_LEAD_SECONDS, type Token } from "../src/timing.js";
-import { accountOf, Issuer } from "./issuer.js";
+import { Issuer, tokenMakerFor } from "./issuer.js";
 import { manifestWith, plans } from "./vectors.js";
 import { Browser, type Tab } from "./virtual.js";
 import { type Changes, DAY, dump, item, REPORTS, reply, TERMS, World } from "./world.js";
@@ -50,8 +50,8 @@ async function visit(
   during: (tab: Tab) => Promise<unknown> = async () => {},
 ) {
   const { virtual, requests } = browser;
-  const account = who === null ? null : accountOf(who, virtual);
-  const tab = await browser.tab({ pace, account, ...more });
+  const tokenMaker = who === null ? null : tokenMakerFor(who, virtual);
+  const tab = await browser.tab({ pace, tokenMaker, ...more });
   if (terms !== null) await tab.accept(terms);
   const outcomes: Outcome[] = [];
   tab.hear = ({ lastSync: synced }) => {
@@ -189,9 +189,9 @@ test("what makes a token of the answer is on disk before the request leaves", as
 test("a token that a killed page did not come to make is made in the next visit", async (t) => {
   const service = await Service.begin(t);
   const browser = new Browser(service.world);
-  const { request } = accountOf(1, browser.virtual);
+  const { request } = tokenMakerFor(1, browser.virtual);
   const killed = { request, finalize: () => new Promise<never>(() => {}) };
-  await visit(browser, { account: killed });
+  await visit(browser, { tokenMaker: killed });
   const [before] = (await stored(browser)).tokens;
   assert.ok(before?.answer && before.output === null);
   await service.turn();
@@ -230,11 +230,11 @@ test("without an account there is no token, and lists go on", async (t) => {
   assert.deepEqual([outcome, posted], ["no token", []]);
   await tab.record([item(1)]);
   assert.equal((await tab.recommend(5)).length, 5);
-  const nobody = accountOf(1, browser.virtual);
+  const nobody = tokenMakerFor(1, browser.virtual);
   const out = { ...nobody, request: async () => null };
-  assert.deepEqual((await visit(browser, { account: out })).posted, []);
+  assert.deepEqual((await visit(browser, { tokenMaker: out })).posted, []);
   const failing = { ...nobody, request: () => Promise.reject(new Error("the backend is away")) };
-  assert.deepEqual((await visit(browser, { account: failing })).posted, []);
+  assert.deepEqual((await visit(browser, { tokenMaker: failing })).posted, []);
 });
 
 test("nobody asks who has not agreed, has paused, or has nothing left", async (t) => {
@@ -277,7 +277,7 @@ test("a proxy that refuses the batch of now gets no token request just before it
 test("a pause while the page is asked stops the request", async (t) => {
   const { world } = await Service.begin(t);
   const browser = new Browser(world);
-  const tab = await browser.tab({ jitter: 0, account: accountOf(1, browser.virtual) });
+  const tab = await browser.tab({ jitter: 0, tokenMaker: tokenMakerFor(1, browser.virtual) });
   await tab.accept(ACCOUNTS);
   tab.show();
   await browser.virtual.pass(STEP_SECONDS + TOKEN_LEAD_SECONDS - 1);
@@ -290,7 +290,7 @@ test("a pause in another tab while the page is asked stops the request", async (
   const { world } = await Service.begin(t);
   const browser = new Browser(world);
   const { virtual } = browser;
-  const asking = await browser.tab({ jitter: 0, account: accountOf(1, virtual) });
+  const asking = await browser.tab({ jitter: 0, tokenMaker: tokenMakerFor(1, virtual) });
   const other = await browser.tab();
   await asking.accept(ACCOUNTS);
   asking.show();
@@ -304,7 +304,7 @@ test("a pause in another tab waits for a request that has left", async (t) => {
   const { world, issuer } = await Service.begin(t);
   const browser = new Browser(world);
   const { virtual } = browser;
-  const asking = await browser.tab({ jitter: 0, account: accountOf(1, virtual) });
+  const asking = await browser.tab({ jitter: 0, tokenMaker: tokenMakerFor(1, virtual) });
   const other = await browser.tab();
   await asking.accept(ACCOUNTS);
   const done: string[] = [];
@@ -379,14 +379,14 @@ test("a visit that has asked for a token sends no batch that another tab has mad
   await service.turn();
   await visit(browser); // its batch
   await virtual.pass(HOUR);
-  const asking = await browser.tab({ account: accountOf(1, virtual), pace: 10 });
+  const asking = await browser.tab({ tokenMaker: tokenMakerFor(1, virtual), pace: 10 });
   asking.show();
   await virtual.pass(VISIT); // a token of epoch 3
   asking.show(true, false);
   await service.turn();
   world.answer = async (response, call, body) =>
     call === "batches" ? !!response.destroy() : issuer.answer(response, call, body);
-  const making = await browser.tab({ account: accountOf(1, virtual), pace: 10 });
+  const making = await browser.tab({ tokenMaker: tokenMakerFor(1, virtual), pace: 10 });
   making.show();
   await virtual.pass(VISIT);
   making.show(true, false);
@@ -409,10 +409,10 @@ test("a disk or a page that takes its time does not show", async (t) => {
   const times: unknown[] = [];
   for (const busy of [0, 0.3, 4]) {
     const browser = new Browser(world);
-    const account = accountOf(1, browser.virtual, () => busy);
+    const tokenMaker = tokenMakerFor(1, browser.virtual, () => busy);
     const issuer = new Issuer();
     world.answer = issuer.answer;
-    await visit(browser, { account });
+    await visit(browser, { tokenMaker });
     assert.equal(issuer.asked.length, 1);
     times.push(browser.requests);
   }

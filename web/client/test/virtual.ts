@@ -7,7 +7,7 @@
  */
 
 import { IDBFactory } from "fake-indexeddb";
-import type { Account } from "../src/accounts.js";
+import type { TokenMaker } from "../src/accounts.js";
 import type { Client, News } from "../src/client.js";
 import type { Entropy } from "../src/coin.js";
 import type { Terms } from "../src/epoch.js";
@@ -146,7 +146,10 @@ export class Browser {
   ) {}
 
   async tab(
-    options: Partial<OpenOptions> & { jitter?: number; account?: Account | null | undefined } = {},
+    options: Partial<OpenOptions> & {
+      jitter?: number;
+      tokenMaker?: TokenMaker | null | undefined;
+    } = {},
   ): Promise<Tab> {
     const { virtual, factory: indexedDB, world } = this;
     const name = "sottovoce";
@@ -196,13 +199,13 @@ export class Tab {
     readonly browser: Browser,
     readonly network: Network,
     readonly history: History,
-    { pace = 5, past = 0 }: Partial<OpenOptions>,
+    { pace = 5, pastModels = 0 }: Partial<OpenOptions>,
   ) {
     const listener = {
       onLook: (status: LookStatus) => void this.tell(status),
       onPastRelease: (epoch: number, release: PastRelease | null) => this.hearPast(epoch, release),
     };
-    this.poller = new Poller(network, listener, { pace, past, timer: browser.virtual });
+    this.poller = new Poller(network, listener, { pace, pastModels, timer: browser.virtual });
   }
 
   /** Tell the application what is new, as `Client` does. */

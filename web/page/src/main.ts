@@ -54,7 +54,7 @@ async function startPage(pageKey: string, key: string): Promise<void> {
   const name = `sottovoce-${key.slice(0, 16)}`;
   const opening = Client.open({
     ...{ proxy: location.origin, key, name, offline, limit: 0, paused: true },
-    ...{ pace: PACE_SECONDS, past: MAX_CURVE_EPOCHS, worker },
+    ...{ pace: PACE_SECONDS, pastModels: MAX_CURVE_EPOCHS, worker },
     news: (news) => void session.then((current) => current.handleNews(news)),
     pastRelease: (epoch, release) => void desk("addModel", epoch, release),
   });

@@ -1,6 +1,6 @@
 /** Formats the reasons for a recommendation as a sentence. */
 
-import type { Because } from "./state.js";
+import type { Reason } from "./state.js";
 
 /** A part of a sentence: a film's name, a tag, or the text between. */
 export interface TextPart {
@@ -14,21 +14,21 @@ export interface TextPart {
  * The strongest reasons come first, but years come after other tags: in "films from 1995 and
  * Horror", both would seem to be one reason.
  */
-export function explainReasons(because: readonly Because[]): TextPart[] {
-  const films = because.filter((one) => one.kind === "film").map(toPart);
-  const ofTags = because.filter((one) => one.kind === "tag");
+export function explainReasons(reasons: readonly Reason[]): TextPart[] {
+  const films = reasons.filter((one) => one.kind === "film").map(toPart);
+  const ofTags = reasons.filter((one) => one.kind === "tag");
   const tags = [...ofTags].sort((a, b) => Number(isYear(a)) - Number(isYear(b))).map(toPart);
   const clauses = [joinParts("saw ", films), joinParts("like ", tags)].filter(
     (parts) => parts.length > 0,
   );
-  if (because[0]?.kind === "tag") clauses.reverse();
+  if (reasons[0]?.kind === "tag") clauses.reverse();
   const [first, second] = clauses;
   if (first === undefined) return [];
   const secondClause = second === undefined ? [] : [toPlainPart(", and "), ...second];
   return [toPlainPart("because you "), ...first, ...secondClause];
 }
 
-function isYear(one: Because): boolean {
+function isYear(one: Reason): boolean {
   return one.kind === "tag" && one.tag === "year";
 }
 
@@ -36,7 +36,7 @@ function toPlainPart(text: string): TextPart {
   return { kind: "plain", text };
 }
 
-function toPart(one: Because): TextPart {
+function toPart(one: Reason): TextPart {
   if (one.kind === "film") return { kind: "film", text: one.film.name };
   return { kind: "tag", text: formatTag(one.tag, one.name) };
 }

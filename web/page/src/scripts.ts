@@ -13,7 +13,10 @@ interface TrustedTypes {
 const OWN_SCRIPTS: readonly string[] = ["/page/worker.js", "/sw.js"] satisfies Script[];
 
 function checkOwnScript(path: string): string {
-  if (!OWN_SCRIPTS.includes(path)) throw new TypeError(`${path} is not a script of this page`);
+  if (!OWN_SCRIPTS.includes(path))
+    throw new TypeError(
+      `${path} is not a script of this page; only ${OWN_SCRIPTS.join(" and ")} are`,
+    );
   return path;
 }
 

@@ -222,12 +222,12 @@ export class Session {
 }
 
 function toAdvice(item: Recommendation): Advice {
-  const because = item.because
+  const reasons = item.reasons
     .filter(({ share }) => share > MIN_REASON_SHARE)
     .map((reason) =>
       reason.kind === "item"
         ? { kind: "film" as const, film: toFilm({ ...reason, tags: {} }) }
         : { kind: "tag" as const, tag: reason.tag, name: reason.name },
     );
-  return { ...toFilm(item), because };
+  return { ...toFilm(item), reasons };
 }

@@ -16,11 +16,11 @@ export interface SearchResult extends Film {
 }
 
 /** A reason for a recommended film: a film of the history, or a tag of films in the history. */
-export type Because = { kind: "film"; film: Film } | { kind: "tag"; tag: string; name: string };
+export type Reason = { kind: "film"; film: Film } | { kind: "tag"; tag: string; name: string };
 
 /** A recommended film with its reasons, the strongest first. */
 export interface Advice extends Film {
-  because: readonly Because[];
+  reasons: readonly Reason[];
 }
 
 /** A problem, classified by its meaning for the owner. */

@@ -37,9 +37,7 @@ export function toTrouble(error: unknown): Trouble {
 function toUntrustedTrouble(message: string): Trouble {
   // This sentence does not say that nothing was sent: the same sync may have sent the batch of an
   // earlier one.
-  const hasHint = message.toLowerCase().includes("no report is made");
-  const hint = hasHint ? "" : " No report is made.";
-  const text = `${toSentence(message)}${hint} ${GOES_ON_SENTENCE} ${LOOKS_AGAIN_SENTENCE}`;
+  const text = `${toSentence(message)} No report is made. ${GOES_ON_SENTENCE} ${LOOKS_AGAIN_SENTENCE}`;
   return { kind: "untrusted", text };
 }
 

@@ -13,11 +13,14 @@ import { explainLimit } from "../src/view/limit.js";
 const PACE = 5;
 
 /** Open a session as the page does: real sides of a client, against a real socket. */
-async function begin(context: TestContext, { panel = null as unknown, jitter = 0, past = 0 } = {}) {
+async function begin(
+  context: TestContext,
+  { panel = null as unknown, jitter = 0, pastModels = 0 } = {},
+) {
   const world = await World.begin(context);
   const browser = new Browser(world);
   const { virtual } = browser;
-  const client = await browser.tab({ limit: 0, paused: true, jitter, past, pace: PACE });
+  const client = await browser.tab({ limit: 0, paused: true, jitter, pastModels, pace: PACE });
   const events: Event[] = [];
   const receive = (event: Event) => void events.push(event);
   const calls: DeskCalls = createDeskCalls(receive);
@@ -64,7 +67,7 @@ test("before a yes nothing is sent, and suggestions are there", async (context) 
   assert.equal(state().suggestions.length, 12);
   assert.equal(state().advice.length, 0);
   assert.ok(!world.calls().includes("batches"));
-  assert.match(state().offer?.about ?? "", /^a report names one of many public directions/u);
+  assert.match(state().offer?.meaning ?? "", /^a report names one of many public directions/u);
   assert.ok((state().offer?.odds.truth ?? 0) > 0.5);
 });
 
@@ -74,9 +77,9 @@ test("films change the advice at once, and each advice has its reasons", async (
   assert.equal(state().films.length, 1);
   assert.equal(state().advice.length, 10);
   await session.add(item(7));
-  const reasons = state().advice.flatMap(({ because }) => because);
+  const reasons = state().advice.flatMap(({ reasons }) => reasons);
   assert.deepEqual(new Set(reasons.map(({ kind }) => kind)), new Set(["film", "tag"]));
-  assert.ok(state().advice.every(({ because }) => because.length > 0 && because.length <= 3));
+  assert.ok(state().advice.every(({ reasons }) => reasons.length > 0 && reasons.length <= 3));
   await session.remove(item(3));
   assert.deepEqual(
     state().films.map(({ id }) => id),
@@ -91,7 +94,7 @@ test("by tags alone nobody's reports speak, and switched back they do", async (c
   await session.setWhispers(false);
   assert.equal(state().whispers, false);
   assert.notDeepEqual(state().advice, advice);
-  const reasons = state().advice.flatMap(({ because }) => because);
+  const reasons = state().advice.flatMap(({ reasons }) => reasons);
   assert.ok(reasons.length > 0 && reasons.every(({ kind }) => kind === "tag"));
   await session.setWhispers(true);
   assert.deepEqual(state().advice, advice);
@@ -189,7 +192,7 @@ test("what is accepted is what was shown, not what was asked before or since", a
   await world.publish(4, dear); // while the question is open
   await look();
   assert.equal(state().trouble, null); // an owner who has accepted nothing cannot be cheated
-  await assert.rejects(session.acceptAndStart(terms, COST * 10), /changed its terms/u);
+  await assert.rejects(session.acceptAndStart(terms, COST * 10), /that the server asks for now/u);
   await look();
   assert.deepEqual([state().agreed, state().takingPart, world.received], [false, false, []]);
   await world.publish(5, window);
@@ -225,7 +228,7 @@ test("a bad signature is told, nothing is sent, and advice goes on", async (cont
 });
 
 test("the curve is measured epoch by epoch", async (context) => {
-  const { world, pass, curve } = await begin(context, { past: 60 });
+  const { world, pass, curve } = await begin(context, { pastModels: 60 });
   await world.publish(2, { reports_behind: 1200 });
   await pass(30);
   await until(() => curve()?.points.length === 2);
@@ -245,7 +248,7 @@ test("with a panel there is a number for every model", async (context) => {
   const { fields } = await world.signed(1);
   const people = [{ seen: [3], left: 7, others: [8, 9] }];
   const panel = { version: 1, catalogue: fields.catalogue, people };
-  const { state, curve } = await begin(context, { panel, past: 60 });
+  const { state, curve } = await begin(context, { panel, pastModels: 60 });
   await until(() => curve() !== undefined);
   assert.equal(state().manifest?.epoch, 1);
   assert.deepEqual(curve(), {

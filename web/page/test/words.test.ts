@@ -14,7 +14,7 @@ import { describeYoungModel, type LearningProgress } from "../src/age.js";
 import { noteSpending, sumEarlierSpending } from "../src/earlier.js";
 import { explainReasons } from "../src/reasons.js";
 import { formatReportState } from "../src/reporting.js";
-import type { Because } from "../src/state.js";
+import type { Reason } from "../src/state.js";
 import { describeTerms, formatCrowd, listTermNumbers } from "../src/terms.js";
 import { toFilm } from "../src/titles.js";
 import { listSteps } from "../src/view/epsilon.js";
@@ -200,16 +200,16 @@ test("the largest step of the picture is never below what a lifetime can cost", 
   }
 });
 
-function seen(title: string): Because {
+function seen(title: string): Reason {
   return { kind: "film", film: toFilm({ id: title, title, tags: {} }) };
 }
 
-function likes(tag: string, name: string): Because {
+function likes(tag: string, name: string): Reason {
   return { kind: "tag", tag, name };
 }
 
-const describeReasons = (...because: Because[]) =>
-  explainReasons(because)
+const describeReasons = (...reasons: Reason[]) =>
+  explainReasons(reasons)
     .map(({ text }) => text)
     .join("");
 

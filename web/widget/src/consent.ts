@@ -68,7 +68,7 @@ export class Consent extends SharedElement {
         { part: "consent", "aria-labelledby": "title" },
         isReplaced ? h("p", { part: "state", role: "status" }, texts.questionChanged) : null,
         h("p", { part: "title", id: "title", tabindex: "-1" }, isNew ? texts.ask : texts.askAgain),
-        isNew ? null : h("p", { part: "sentence" }, texts.changed),
+        isNew ? null : h("p", { part: "sentence" }, texts.changedTerms),
         isNew
           ? null
           : h("ul", { part: "changes" }, ...changes.map((change) => h("li", {}, change))),
@@ -83,10 +83,10 @@ export class Consent extends SharedElement {
         h(
           "div",
           { part: "buttons" },
-          createButton("no", texts.no, () => this.#switchTo(null, () => page.refuse(offer))),
+          createButton("no", texts.refuse, () => this.#switchTo(null, () => page.refuse(offer))),
           createButton(
             "yes",
-            isNew ? texts.yes : texts.agree,
+            isNew ? texts.accept : texts.agree,
             () => this.#switchTo(null, () => page.accept(question)),
             { "aria-disabled": "true" },
           ),
@@ -102,11 +102,11 @@ export class Consent extends SharedElement {
     const pause = [createButton("pause", texts.pause, () => page.pause(true))];
     const buttons = {
       notParticipating: [createButton("ask", texts.takePart, askForConsent)],
-      waits: [createButton("ask", texts.look, askForConsent)],
+      termsChanged: [createButton("ask", texts.look, askForConsent)],
       paused: [createButton("pause", texts.goOn, () => page.pause(false))],
       takesPart: pause,
       noToken: pause,
-      over: [],
+      allSpent: [],
       forgetting: [createButton("no", texts.cancel, () => this.#switchTo(null))],
     }[state];
     const forget =

@@ -31,8 +31,8 @@ export interface Options {
    * this script.
    */
   worker?: string;
-  /** Account for services that require one: `createAccount(attest)` of `accounts.js`. */
-  account?: ClientOptions["account"];
+  /** Token maker, for services that require accounts: `createTokenMaker(attest)` of `accounts.js`. */
+  tokenMaker?: ClientOptions["tokenMaker"];
   /** Language of the texts. Default: the language of each element, then English. */
   lang?: string;
   /** Texts that replace some built-in texts of the language. */
@@ -49,7 +49,7 @@ export type Dialog = "asking" | "forgetting" | null;
 /** What an element displays: nothing, a question, or the text with this name. */
 export type DisplayState =
   | ("nothing" | "asking" | "forgetting")
-  | ("notParticipating" | "takesPart" | "noToken" | "paused" | "waits" | "over");
+  | ("notParticipating" | "takesPart" | "noToken" | "paused" | "termsChanged" | "allSpent");
 /** A question to the visitor: whether to accept the terms of an offer, up to a limit of epsilon. */
 export interface Question {
   readonly offer: Offer;
@@ -94,7 +94,7 @@ export class Page extends EventTarget {
    */
   start(options: Partial<Options>): void {
     this.#options = { ...this.#options, ...options };
-    const { proxy, key, limit, worker, account } = this.#options;
+    const { proxy, key, limit, worker, tokenMaker } = this.#options;
     if (
       this.#clientPromise === null &&
       proxy !== undefined &&
@@ -107,7 +107,7 @@ export class Page extends EventTarget {
         key,
         limit,
         news,
-        account,
+        tokenMaker,
         worker: createStarter(worker),
       });
       this.#resolveClient(this.#clientPromise);
@@ -155,12 +155,12 @@ export class Page extends EventTarget {
     const { question } = this;
     if (question !== null) {
       if (dialog === "asking" || !this.#isRefused(question.offer)) return "asking";
-      return terms === null ? "notParticipating" : "waits";
+      return terms === null ? "notParticipating" : "termsChanged";
     }
     // After `forget` there is no model for some seconds.
     if (terms === null) return this.news.epoch === null ? "nothing" : "notParticipating";
     const isSpent = epochs >= terms.epochs || remainingEpsilon < terms.epsilon * terms.reports;
-    if (isSpent) return "over";
+    if (isSpent) return "allSpent";
     return lastSync?.outcome === "no token" ? "noToken" : "takesPart";
   }
 

@@ -25,27 +25,27 @@ export interface Texts {
    * Returns the sentences of the consent: in a trial, that it is one; then what leaves, how much it
    * can reveal, and how to stop.
    */
-  formatSummary: (short: PromiseSummary) => readonly string[];
+  formatSummary: (summary: PromiseSummary) => readonly string[];
   details: string;
   /** Explanation of epsilon. */
   meaning: string;
   /** Explanation of epsilon if the terms need accounts. */
   meaningOfAccount: string;
-  yes: string;
+  accept: string;
   /** Label of the yes button for changed terms. */
   agree: string;
-  no: string;
+  refuse: string;
   /** Text above the list of changed terms. */
-  changed: string;
+  changedTerms: string;
   /** One changed term: `{0}` is the new value, `{1}` the accepted one. */
-  instead: string;
+  changedRow: string;
   /** Texts of the states, by the names in `DisplayState`. */
   notParticipating: string;
   takesPart: string;
   noToken: string;
   paused: string;
-  waits: string;
-  over: string;
+  termsChanged: string;
+  allSpent: string;
   /** Labels of the buttons. */
   takePart: string;
   look: string;
@@ -63,7 +63,7 @@ export interface Texts {
   /** Text of an empty list if there is nothing to recommend. */
   empty: string;
   /** `{0}` is the reason for an item. */
-  because: string;
+  reason: string;
   /** Names of the rows under "Details". */
   rows: Readonly<Record<RowName, string>>;
 }
@@ -83,17 +83,18 @@ const ENGLISH: Texts = {
     "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one device: several of one person add up.",
   meaningOfAccount:
     "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one account, whose devices share its reports of this training, if the proxy counts honestly; otherwise for one device. Several of one person add up.",
-  yes: "Take part",
+  accept: "Take part",
   agree: "Agree",
-  no: "Not now",
-  changed: "The server asks for other terms than before. No report is made unless you agree. New:",
-  instead: "{0}, before {1}",
+  refuse: "Not now",
+  changedTerms:
+    "The server asks for other terms than before. No report is made unless you agree. New:",
+  changedRow: "{0}, before {1}",
   notParticipating: "You do not take part: nothing leaves this device.",
   takesPart: "You take part. Only blurred reports leave this device.",
   noToken: "You take part. This device has no token yet: no report is made.",
   paused: "Paused: nothing leaves this device.",
-  waits: "The terms have changed: no report is made on this device.",
-  over: "All that you agreed to is spent: no more reports are made on this device.",
+  termsChanged: "The terms have changed: no report is made on this device.",
+  allSpent: "All that you agreed to is spent: no more reports are made on this device.",
   takePart: "Take part …",
   look: "Changed terms …",
   pause: "Pause",
@@ -106,7 +107,7 @@ const ENGLISH: Texts = {
   list: "Recommended for you",
   waiting: "Recommendations are on their way.",
   empty: "There is nothing to recommend at present.",
-  because: "Because of {0}",
+  reason: "Because of {0}",
   rows: {
     limit: "Limit of this device, in epsilon",
     local: "Epsilon of all reports, whatever happens",
@@ -154,18 +155,18 @@ const GERMAN: Texts = {
     "Jeder Schluss ist höchstens exp(Epsilon)-mal so wahrscheinlich wie bei einem anderen Verlauf. Das gilt für ein Gerät: Mehrere einer Person summieren sich.",
   meaningOfAccount:
     "Jeder Schluss ist höchstens exp(Epsilon)-mal so wahrscheinlich wie bei einem anderen Verlauf. Das gilt für ein Konto, dessen Geräte sich seine Berichte dieses Trainings teilen, wenn der Proxy ehrlich zählt; sonst für ein Gerät. Mehrere einer Person summieren sich.",
-  yes: "Mitmachen",
+  accept: "Mitmachen",
   agree: "Zustimmen",
-  no: "Jetzt nicht",
-  changed:
+  refuse: "Jetzt nicht",
+  changedTerms:
     "Der Server verlangt andere Bedingungen als bisher. Ohne Zustimmung entsteht kein Bericht. Neu:",
-  instead: "{0}, bisher {1}",
+  changedRow: "{0}, bisher {1}",
   notParticipating: "Keine Teilnahme: Von diesem Gerät geht nichts hinaus.",
   takesPart: "Teilnahme läuft. Nur verrauschte Berichte verlassen dieses Gerät.",
   noToken: "Teilnahme läuft. Dieses Gerät hat noch kein Token: Kein Bericht entsteht.",
   paused: "Pausiert: Von diesem Gerät geht nichts hinaus.",
-  waits: "Die Bedingungen haben sich geändert: Auf diesem Gerät entsteht kein Bericht.",
-  over: "Alles Vereinbarte ist verbraucht: Auf diesem Gerät entstehen keine Berichte mehr.",
+  termsChanged: "Die Bedingungen haben sich geändert: Auf diesem Gerät entsteht kein Bericht.",
+  allSpent: "Alles Vereinbarte ist verbraucht: Auf diesem Gerät entstehen keine Berichte mehr.",
   takePart: "Mitmachen …",
   look: "Geänderte Bedingungen …",
   pause: "Pausieren",
@@ -178,7 +179,7 @@ const GERMAN: Texts = {
   list: "Empfehlungen",
   waiting: "Empfehlungen sind unterwegs.",
   empty: "Zurzeit gibt es nichts zu empfehlen.",
-  because: "Wegen {0}",
+  reason: "Wegen {0}",
   rows: {
     limit: "Obergrenze dieses Geräts, in Epsilon",
     local: "Epsilon aller Berichte, was auch geschieht",
@@ -270,7 +271,7 @@ export function listChanges(accepted: Terms, asked: Terms, texts: Texts, lang: s
   return names.flatMap((name) => {
     const [before, now] = [accepted[name], asked[name]].map((value) => formatValue(value, lang));
     if (before === undefined || now === undefined || before === now) return [];
-    return [`${texts.rows[name]}: ${fillIn(texts.instead, now, before)}`];
+    return [`${texts.rows[name]}: ${fillIn(texts.changedRow, now, before)}`];
   });
 }
 
@@ -303,18 +304,18 @@ export function formatNumber(value: number, lang: string): string {
  * Return the reasons for a recommendation as a sentence; null if the history does not support it.
  */
 export function formatReason(
-  { because }: Recommendation,
+  { reasons }: Recommendation,
   texts: Texts,
   lang: string,
 ): string | null {
-  if (because.length === 0) return null;
+  if (reasons.length === 0) return null;
   // A label explains itself. A band of numbers is written with its kind.
-  const named = because.map((one) => {
+  const named = reasons.map((one) => {
     if (one.kind === "item") return one.title;
     return /^[\d.<>-]/.test(one.name) ? `${one.tag} ${one.name}` : one.name;
   });
   const both = new Intl.ListFormat(lang, { type: "conjunction" }).format(named);
-  return fillIn(texts.because, both);
+  return fillIn(texts.reason, both);
 }
 
 function fillIn(text: string, ...values: string[]): string {

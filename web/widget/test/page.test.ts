@@ -41,7 +41,7 @@ function createPage(
       items(touched).map((row) => ({ ...row, isKnown: catalogue.includes(row.id) })),
     recommend: async (n) =>
       items(catalogue.filter((id) => !touched.includes(id)).slice(0, n)).map((row) => ({
-        ...{ ...row, score: 0, because: [] },
+        ...{ ...row, score: 0, reasons: [] },
       })),
     accept: (terms, limit) => note("accept", terms, limit),
     withdraw: () => note("withdraw"),
@@ -68,18 +68,18 @@ function createPage(
 
 test("one client for a page, once it knows where to connect", async (t) => {
   const { page, opened } = createPage(t);
-  page.start({ texts: { yes: "Yes" } });
+  page.start({ texts: { accept: "Yes" } });
   assert.equal(opened.length, 0);
   page.start(START);
   page.start({ ...START, lang: "de" });
   assert.equal(opened.length, 1);
 });
 
-test("an account is passed on to the client", async (t) => {
+test("the token maker is passed on to the client", async (t) => {
   const { page, opened } = createPage(t);
-  const account = {} as NonNullable<ClientOptions["account"]>;
-  page.start({ ...START, account });
-  assert.equal((opened[0] as ClientOptions).account, account);
+  const tokenMaker = {} as NonNullable<ClientOptions["tokenMaker"]>;
+  page.start({ ...START, tokenMaker });
+  assert.equal((opened[0] as ClientOptions).tokenMaker, tokenMaker);
 });
 
 test("who is asked, and what is displayed otherwise", async (t) => {
@@ -104,16 +104,19 @@ test("who is asked, and what is displayed otherwise", async (t) => {
   assert.equal(shown({ terms, paused: true }, "forgetting"), "forgetting");
   const some = { ...terms, epochs: 3, epsilon: 2, reports: 2 };
   assert.equal(shown({ terms: some, epochs: 2, remainingEpsilon: 4 }), "takesPart");
-  assert.equal(shown({ terms: some, epochs: 2, remainingEpsilon: 3.9 }), "over");
-  assert.equal(shown({ terms: some, epochs: 3, remainingEpsilon: 9 }), "over");
+  assert.equal(shown({ terms: some, epochs: 2, remainingEpsilon: 3.9 }), "allSpent");
+  assert.equal(shown({ terms: some, epochs: 3, remainingEpsilon: 9 }), "allSpent");
   const noToken = { outcome: "no token" } as News["lastSync"];
   assert.equal(shown({ terms, lastSync: noToken }), "noToken");
   assert.equal(shown({ terms, lastSync: noToken, paused: true }), "paused");
-  assert.equal(shown({ terms: some, lastSync: noToken, epochs: 3, remainingEpsilon: 9 }), "over");
+  assert.equal(
+    shown({ terms: some, lastSync: noToken, epochs: 3, remainingEpsilon: 9 }),
+    "allSpent",
+  );
   assert.equal(shown({ terms, newOffer: OTHER }), "asking");
   assert.equal(shown({ terms, newOffer: OTHER, paused: true }), "paused");
   page.refuse(OTHER);
-  assert.equal(shown({ terms, newOffer: OTHER }), "waits");
+  assert.equal(shown({ terms, newOffer: OTHER }), "termsChanged");
   assert.equal(createPage(t, [], stored).page.findState(null), "nothing");
 });
 

@@ -113,26 +113,26 @@ test("a number is never less than it is", () => {
 });
 
 test("reasons are joined as a language does it", () => {
-  const because: Recommendation["because"] = [
+  const reasons: Recommendation["reasons"] = [
     { kind: "item", id: "1", title: "Green tea", share: 0.5 },
     { kind: "tag", tag: "kind", name: "tea", share: 0.3 },
     { kind: "tag", tag: "year", name: "1979 to 1984", share: 0.2 },
   ];
-  const one = { id: "2", title: "Black tea", tags: {}, score: 1, because };
+  const one = { id: "2", title: "Black tea", tags: {}, score: 1, reasons };
   assert.equal(
     formatReason(one, ENGLISH, "en"),
     "Because of Green tea, tea, and year 1979 to 1984",
   );
   assert.equal(formatReason(one, GERMAN, "de"), "Wegen Green tea, tea und year 1979 to 1984");
-  assert.equal(formatReason({ ...one, because: [] }, GERMAN, "de"), null);
+  assert.equal(formatReason({ ...one, reasons: [] }, GERMAN, "de"), null);
 });
 
 test("a page's own texts lie over those of the language", () => {
-  const { texts } = chooseTexts("de", { yes: "Ja" });
-  assert.deepEqual([texts.yes, texts.no], ["Ja", "Jetzt nicht"]);
+  const { texts } = chooseTexts("de", { accept: "Ja" });
+  assert.deepEqual([texts.accept, texts.refuse], ["Ja", "Jetzt nicht"]);
   // Numbers and lists stand as in the texts, and no name of a language can break them.
   const langs = ["de-CH", "fr", "", "!", "x".repeat(99)].map((lang) => chooseTexts(lang).lang);
   assert.deepEqual(langs, ["de", "en", "en", "en", "en"]);
-  assert.equal(chooseTexts("fr-BE", { yes: "Oui" }).lang, "fr");
-  assert.equal(chooseTexts("x".repeat(99), { yes: "Yes" }).lang, "en");
+  assert.equal(chooseTexts("fr-BE", { accept: "Oui" }).lang, "fr");
+  assert.equal(chooseTexts("x".repeat(99), { accept: "Yes" }).lang, "en");
 });

@@ -80,7 +80,7 @@ class ResidentMemory:
 
     start: int
     """Bytes when it was ready."""
-    most: int
+    peak: int
     """Largest number of bytes since it started."""
 
 

@@ -290,9 +290,9 @@ def _tabulate_intake(result: LiveBenchResult) -> Table:
 
 def _tabulate_memory(result: LiveBenchResult) -> Table:
     table = make_number_table("Memory", "process", "when ready", "at most", "grown by")
-    largest = max(result.intake.memory, key=lambda memory: memory.most)
+    largest = max(result.intake.memory, key=lambda memory: memory.peak)
     for name, memory in (("proxy", largest), ("server", result.counting.memory)):
-        sizes = memory.start, memory.most, memory.most - memory.start
+        sizes = memory.start, memory.peak, memory.peak - memory.start
         table.add_row(name, *(format_megabytes(size) for size in sizes))
     return table
 

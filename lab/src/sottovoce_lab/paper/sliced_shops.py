@@ -94,7 +94,7 @@ class SlicedShop:
                 # Attackers see the model of each epoch before they choose what to report in it.
                 V = epoch.close(attackers.plan_adaptive(epoch) if n_attackers else None)
         n = min(self.people, MAX_TESTED_PEOPLE)
-        visible, hidden = split.train.some(0, n), split.left_out.some(0, n)
+        visible, hidden = split.train.slice(0, n), split.left_out.slice(0, n)
         X, W = to_factors(make_device_model(V, settings, make_empty_tags(self.items)), visible)
         quality = hit_ratio(rank_hidden(X, W, visible, hidden), ITEMS_SHOWN)
         return quality, audience.compute_exposure(V)

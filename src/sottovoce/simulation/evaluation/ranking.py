@@ -265,7 +265,7 @@ def rank_and_list(
 
     def rank_block(users: Int64) -> None:
         scores = np.require(scorer.score(users), np.float32, ["C", "W"])
-        block = histories.some(int(users[0]), int(users[-1]) + 1)
+        block = histories.slice(int(users[0]), int(users[-1]) + 1)
         # A person's own items are neither listed nor better than a test item.
         scores[block.users_of_entries(), block.indices] = -np.inf
         if hidden is not None:

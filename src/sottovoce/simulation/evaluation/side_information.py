@@ -129,7 +129,7 @@ def solve_wide_vectors(
     columns = np.repeat([0, 1], (model.V.shape[1], model.D.shape[1]))
     block_size, diagonal = max(NUMBERS_PER_BLOCK // size**2, 1), np.arange(size)
     for begin in range(0, n, block_size):
-        some = histories.some(begin, min(begin + block_size, n))
+        some = histories.slice(begin, min(begin + block_size, n))
         start = histories.indptr[begin]
         own = sparse.csr_array(
             (weights[start : start + some.n_interactions], some.indices, some.indptr),

@@ -49,7 +49,7 @@ export interface Mechanism {
   /** Name in the manifest. */
   readonly name: string;
   /** What a report says, in a sentence for its owner. */
-  readonly about: string;
+  readonly meaning: string;
   /** Parameters in the terms, by name. */
   readonly parameters: Readonly<Record<string, Parameter>>;
   /** Returns the number of public directions that a report can name. */

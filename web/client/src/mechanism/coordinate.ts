@@ -22,7 +22,7 @@ const { fround } = Math;
  */
 export const coordinate: Mechanism = {
   name: "coordinate",
-  about:
+  meaning:
     "a report says of one number of the model, drawn at random, whether what you touched would have it " +
     "larger or smaller. A weighted coin may turn the answer round, and only this device knows if it did.",
   parameters: {},

@@ -20,7 +20,7 @@ const MAX_BLOCK_ITEMS = 1024;
 /** The default mechanism. The parameter `block` is b, and `loud` is L. */
 export const loudest: Mechanism = {
   name: "loudest",
-  about:
+  meaning:
     "a report names one of many public directions in which the model could be moved. The few that " +
     "speak for what you touched most are your loudest. A report names one of these or one drawn at random, " +
     "and only this device knows which it was.",

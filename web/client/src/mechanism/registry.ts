@@ -38,14 +38,14 @@ export interface EncodedReports {
 /** The explanation of a report for its owner. */
 export interface Explanation {
   /** What a report says, in a sentence. */
-  readonly about: string;
+  readonly meaning: string;
   readonly odds: Odds;
 }
 
 /** Explain the reports that these terms ask for. */
 export function explain(terms: Terms): Explanation {
-  const { about, computeOdds } = findMechanism(terms.mechanism);
-  return { about, odds: computeOdds(terms) };
+  const { meaning, computeOdds } = findMechanism(terms.mechanism);
+  return { meaning, odds: computeOdds(terms) };
 }
 
 /**
@@ -60,9 +60,7 @@ export async function makeReports(
   words: BigUint64Array,
 ): Promise<EncodedReports> {
   if (V.rows !== manifest.items || V.columns !== manifest.terms.factors) {
-    throw new SettingsError(
-      `the item matrix is ${V.rows} x ${V.columns}; the manifest has another shape`,
-    );
+    throw new SettingsError(`the item matrix must not be ${V.rows} x ${V.columns}`);
   }
   const x = solveUserVector(V, own, manifest.alpha, manifest.regularization);
   const person = { manifest, V, own: sortRows(own, V.rows), x };

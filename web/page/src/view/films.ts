@@ -190,9 +190,9 @@ function createAdvice(film: Advice, parent: HTMLElement, markSeen: AdviceHandler
   return createListItem(button, film, parent, markSeen, createTitle(film), details);
 }
 
-function createReason({ because }: Advice): HTMLElement | null {
-  if (because.length === 0) return null;
-  const words = explainReasons(because).map(({ kind, text }) => {
+function createReason({ reasons }: Advice): HTMLElement | null {
+  if (reasons.length === 0) return null;
+  const words = explainReasons(reasons).map(({ kind, text }) => {
     if (kind === "film") return h("cite", {}, text);
     return kind === "tag" ? h("span", { class: "tag" }, text) : text;
   });

@@ -148,7 +148,7 @@ function createFactsView(): View & { tick(now: number): void } {
       setText(people, formatAmount(Math.round(newManifest.reportsBehind / offer.terms.reports)));
       setText(
         mechanism,
-        `The way in which reports are made is called ${offer.terms.mechanism}: ${offer.about}`,
+        `The way in which reports are made is called ${offer.terms.mechanism}: ${offer.meaning}`,
       );
     },
     tick(now) {

@@ -48,7 +48,7 @@ class StandInServer:
     def shelf(self) -> bytes:
         return self._shelf
 
-    def model(self, sha256: bytes, most: int) -> bytes:  # noqa: ARG002 - there is one
+    def model(self, sha256: bytes, max_bytes: int) -> bytes:  # noqa: ARG002 - there is one
         return self._model
 
     def catalogue(self, sha256: bytes) -> bytes:  # noqa: ARG002 - there is one
