@@ -76,7 +76,7 @@ def test_init_writes_the_settings_of_the_planner(tmp_path: Path, catalogue: Path
     training = ServerSettings.read(folder / "server.toml").training
     assert training == plan_open_ended(20_000, 12, budget=Budget(local=50))
     text = (folder / "server.toml").read_text()
-    assert f"\nreports = {training.reports}  # " in text
+    assert f"\nlifetime = {training.lifetime}  # " in text
     assert "\n# learning_rate = " in text
     call("init", tmp_path / "ends", "--catalogue", catalogue, "--ends", "--epochs", 7)
     ends = ServerSettings.read(tmp_path / "ends" / "server.toml").training

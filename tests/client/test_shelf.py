@@ -75,12 +75,12 @@ def test_reports_are_for_the_catalogue_of_the_manifest(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ignore the shelf: the rows of an epoch's model are those of its manifest."""
-    found: list[list[int]] = []
+    rows: list[list[int]] = []
 
     def find_and_note(release: Release, moments: dict[str, int]) -> list[int]:
         assert release.catalogue.hash == world.catalogue.hash
-        found.append(find_reported_rows(release, moments))
-        return found[-1]
+        rows.append(find_reported_rows(release, moments))
+        return rows[-1]
 
     monkeypatch.setattr("sottovoce.client.syncing.find_reported_rows", find_and_note)
     proxy = FakeProxy(world)
@@ -88,7 +88,7 @@ def test_reports_are_for_the_catalogue_of_the_manifest(
         client.record([GONE, item(9)])
         lay_out(proxy, LATER, NEW)
         assert client.sync(proxy).outcome == "sent"
-    assert found == [[5, 9]]
+    assert rows == [[5, 9]]
 
 
 def stranger(world: World) -> bytes:

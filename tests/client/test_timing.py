@@ -325,7 +325,7 @@ DAY_SECONDS = 86_400
 
 @given(st.floats(0, 0.999), st.integers(0, 2**64 - 1))
 def test_names_leave_in_the_last_quarter_of_a_long_epoch(begun: float, word: int) -> None:
-    """A device that begins later sends in what is left of the quarter."""
+    """Send in what is left of the quarter if the device begins later."""
     one = manifest(**NAMES, opens=OPENS, closes=OPENS + 7 * DAY_SECONDS)
     now, lead = OPENS + begun * 7 * DAY_SECONDS, compute_lead(one)
     drawn = iter([bytes(8), word.to_bytes(8, "little")])

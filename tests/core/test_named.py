@@ -76,7 +76,7 @@ def test_a_manifest_must_state_the_number_of_names() -> None:
 
 
 def test_only_own_items_or_nothing_are_named_and_free_slots_by_chance_only() -> None:
-    """With the largest epsilon, a report is uniform with a probability of about 1e-16."""
+    """Use the largest epsilon, at which a report is uniform with a probability of about 1e-16."""
     histories = Histories.from_lists([[1, 3], [], [4]], 5)
     reports = draw(build(5, MAX_EPSILON, names=100), histories, 1000)
     assert set(reports[0]) == {2, 4}

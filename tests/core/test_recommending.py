@@ -38,11 +38,8 @@ def random_tags(seed: int, columns: int = N_TAGS) -> Tags:
 
 
 def model_of(V: np.ndarray, tags: Tags, **changes: float) -> WideModel:
-    return WideModel.from_model(
-        V.astype(np.float32),
-        tags,
-        **{"alpha": MODEL_ALPHA, "regularization": MODEL_RIDGE, **changes},
-    )
+    ridges = {"alpha": MODEL_ALPHA, "regularization": MODEL_RIDGE, **changes}
+    return WideModel.from_model(V.astype(np.float32), tags, **ridges)  # type: ignore[arg-type]
 
 
 def with_zero_rows(seed: int, zeros: list[int]) -> np.ndarray:

@@ -30,11 +30,11 @@ def find_reported_rows(release: Release, moments: Mapping[str, int]) -> list[int
         moments: The moment when each item was touched, by item id; a later moment is larger.
     """
     numbers = release.catalogue.numbers
-    known = {numbers[item]: moment for item, moment in moments.items() if item in numbers}
+    row_moments = {numbers[item]: moment for item, moment in moments.items() if item in numbers}
     if release.manifest.terms.asks_for_names:
-        latest = max(known.values(), default=0)
-        known = {row: moment for row, moment in known.items() if moment == latest}
-    return sorted(known)
+        latest = max(row_moments.values(), default=0)
+        row_moments = {row: moment for row, moment in row_moments.items() if moment == latest}
+    return sorted(row_moments)
 
 
 def make_batch(

@@ -202,9 +202,9 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
         options: All other arguments of `plan_training`.
     """
     budget = complete_budget(options.get("preset", DEFAULT_PRESET), options.get("budget"))
-    given = {name for name, value in options.items() if value is not None}
+    named = {name for name, value in options.items() if value is not None}
     is_small = budget is not None and (budget.local or inf) <= MAX_NAMING_BUDGET
-    if is_small and given.isdisjoint(TASTE_SETTINGS):
+    if is_small and named.isdisjoint(TASTE_SETTINGS):
         options = {**options, "mechanism": Named.name}
     ending = plan_training(people, items, **options)
     if ending.half_life:

@@ -37,7 +37,7 @@ const gone = (spent: number): Amount => (spent === 0 ? 0n : toAmount(spent, 1));
 
 test("before the first look of a visit no reports are announced that may never be made", () => {
   const manifest = { epoch: 7, publicKey: new Uint8Array(32) };
-  const known = { manifest, agreed: true, takingPart: true, turnsLeft: 1, lastSync: null };
+  const usual = { manifest, agreed: true, takingPart: true, turnsLeft: 1, lastSync: null };
   const batch = { epoch: 7, state: "dropped", reports: [] } as const;
   const plan = { epoch: 7, takesPart: true, sendAt: 100 };
   for (const [change, sentence] of [
@@ -46,7 +46,7 @@ test("before the first look of a visit no reports are announced that may never b
     [{ plan: { ...plan, takesPart: false } }, /^Waiting for the server/],
     [{ batch, now: 1000 }, /^Waiting for the server/],
   ] as const) {
-    const status = { ...known, batch: null, plan, now: 99, sentAt: null, ...change };
+    const status = { ...usual, batch: null, plan, now: 99, sentAt: null, ...change };
     assert.match(formatReportState(status), sentence);
   }
 });

@@ -185,7 +185,12 @@ def _compute_factors(cell: Cell, context: CellContext) -> dict[str, Any]:
     final = summarize_ranks(rank_factors(X, model.V, candidates))
     solving = _get_solving_options(cell, model.V)
     ranks = {
-        kind: side.compute_ranks(model.V, candidates, **solving)
+        kind: side.compute_ranks(
+            model.V,
+            candidates,
+            alpha=solving["alpha"],
+            regularization=solving["regularization"],
+        )
         for kind, side in test.list_side_information(cell.side_information).items()
     }
     return {"final": final, **_get_budget(cell, context), **_summarize_side_ranks(ranks)}
