@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS, Histories, solve_user_vectors, sum_signs
+from sottovoce.core import MECHANISMS, Histories, count_reports, solve_user_vectors
 from sottovoce.protocol import Manifest
 from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
@@ -119,7 +119,8 @@ def reported(stack: Stack, manifest: Manifest, sent: list[Person]) -> NDArray[np
     own = Histories.from_lists([person.rows for person in sent], ITEMS)
     x = solve_user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
     words = np.concatenate([person.words() for person in sent])
-    return sum_signs(mechanism.reports(V, x, own, words), mechanism.n_directions)
+    reports = mechanism.reports(V, x, own, words)
+    return mechanism.to_sums(count_reports(reports, mechanism.n_directions))
 
 
 def posts(stack: Stack) -> list[bytes]:
