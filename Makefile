@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
 	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
-	@echo "make test    all tests but those of the night: seven minutes on two cores; says what it left out without Node, Chromium, g++ or PostgreSQL"
+	@echo "make test    all tests but those of the night: nine minutes on two cores; says what it left out without Node, Chromium, g++ or PostgreSQL"
 	@echo "make nightly whole systems, kills, other browsers, guides and releases, the laboratory, and planted bugs: hours"
 	@echo "make part    a fifth of the night's tests and the laboratory's, another one each day"
 	@echo "make test-lab  the tests of the laboratory (lab/)"
