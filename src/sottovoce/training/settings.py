@@ -361,7 +361,10 @@ class Participation:
         min_value=0,
     )
     max_items: int = setting(
-        0, "items that the catalogue may grow to; 0: twice as many as at the beginning", min_value=0
+        0,
+        "items that the catalogue may grow to, in a training of names fewer than `names`; 0: twice "
+        "as many as at the beginning",
+        min_value=0,
     )
     accounts: bool = setting(
         default=False,
