@@ -40,11 +40,12 @@ ACCOUNTS_NOTE = (
 def plan(
     *,
     people: Annotated[
-        int, typer.Option(min=1, help="People who visit in a week and agree to take part.")
+        int,
+        typer.Option(min=1, help="Number of people who visit in a week and agree to take part."),
     ],
     items: Annotated[int, typer.Option(min=1, help="Number of items in the catalogue.")],
     history: Annotated[
-        float, typer.Option(min=1, help="Items that a typical person has touched.")
+        float, typer.Option(min=1, help="Number of items that a typical person has touched.")
     ] = 8,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
@@ -54,9 +55,10 @@ def plan(
 ) -> None:
     """Say whether a shop is large enough, what it promises, and how good its lists become.
 
-    The planner's settings for these numbers are tried in six invented shops of this size: with 3, 6
-    and 10 tastes, sharp and blurred. HR@10 is the share of people whose left-out item is among the
-    ten best of the whole catalogue. An epoch is a week.
+    Plans settings for these numbers, and simulates them in six invented shops of this size, whose
+    people have 3, 6 or 10 kinds of tastes, each distinct or blurred. HR@10 is the share of people
+    whose left-out item is among the ten best of the whole catalogue. An epoch takes at least a
+    week.
 
     \b
     Examples:
