@@ -203,8 +203,7 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     """
     budget = complete_budget(options.get("preset", DEFAULT_PRESET), options.get("budget"))
     named = {name for name, value in options.items() if value is not None}
-    is_small = budget is not None and (budget.local or inf) <= MAX_NAMING_BUDGET
-    if is_small and named.isdisjoint(TASTE_SETTINGS):
+    if is_for_names(budget) and named.isdisjoint(TASTE_SETTINGS):
         options = {**options, "mechanism": Named.name}
     ending = plan_training(people, items, **options)
     if ending.half_life:
@@ -216,6 +215,11 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     # plan twice.
     half_life = ending.to_endless().half_life
     return plan_training(people, items, **{**options, "half_life": half_life})
+
+
+def is_for_names(budget: Budget | None) -> bool:
+    """Return whether a training without an end learns names with this budget."""
+    return budget is not None and (budget.local or inf) <= MAX_NAMING_BUDGET
 
 
 def list_presets() -> list[str]:
