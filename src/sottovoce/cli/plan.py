@@ -50,17 +50,18 @@ ACCOUNTS_NOTE = (
 def plan(
     *,
     people: Annotated[
-        int, typer.Option(min=1, help="People who visit in a week and agree to take part.")
+        int,
+        typer.Option(min=1, help="Number of people who visit in a week and agree to take part."),
     ],
     items: Annotated[int, typer.Option(min=1, help="Number of items in the catalogue.")],
     history: Annotated[
-        float, typer.Option(min=1, help="Items that a typical person has touched.")
+        float, typer.Option(min=1, help="Number of items that a typical person has touched.")
     ] = 8,
     newcomers: Annotated[
         int | None,
         make_option(
-            "People who come for the first time in a week and agree to take part.",
-            "needed for names",
+            "Number of people who visit for the first time in a week and agree to take part.",
+            "required to learn names",
             min=0,
         ),
     ] = None,
@@ -74,11 +75,11 @@ def plan(
     """Say whether a shop is large enough, what it promises, and how good its lists become.
 
     Names: a person sends few reports in a lifetime, so in the long run only new people report. The
-    command says how many reports an epoch has then, and how long it must be.
+    command says how many reports an epoch then has, and how long it must be.
 
-    Taste: the plan is tried in six invented shops of this size: with 3, 6 and 10 tastes, sharp and
-    blurred. HR@10 is the share of people whose left-out item is among the ten best of the whole
-    catalogue. An epoch is a week.
+    Taste: the planned training is simulated in six invented shops of this size, whose people have
+    3, 6 or 10 kinds of tastes, each distinct or blurred. HR@10 is the share of people whose
+    left-out item is among the ten best of the whole catalogue. An epoch takes at least a week.
 
     \b
     Examples:

@@ -52,8 +52,8 @@ class Named(Mechanism):
 
     names: int = setting(
         0,
-        "outcomes of a report (K): items that the catalogue may grow to, and one more; even; 0 "
-        "means 1.1 times the number of items",
+        "number of possible values of a report (K): one more than the largest number of items "
+        "that can be named; must be even; 0: 1.1 times the number of items",
         min_value=0,
         max_value=2 * MAX_ITEMS,
     )

@@ -30,25 +30,40 @@ class Listen:
     """PEM file of authorities. A client must show a certificate that one of them has signed."""
     header_bytes: int = setting(
         16_384,
-        "bytes of a request's first line and headers; more are answered 431",
+        "maximum size of a request's first line and headers in bytes; a larger request is answered "
+        "with 431",
         min_value=1_024,
     )
-    header_fields: int = setting(64, "headers of a request; more are answered 431", min_value=8)
-    header_seconds: float = setting(
-        10.0, "seconds for a request's headers, and for the TLS handshake; then 408", above=0
+    header_fields: int = setting(
+        64, "maximum number of headers of a request; more are answered with 431", min_value=8
     )
-    body_seconds: float = setting(30.0, "seconds for a request's body; then 408", above=0)
+    header_seconds: float = setting(
+        10.0,
+        "seconds in which the headers of a request must arrive, and the TLS handshake must end; "
+        "after that the answer is 408",
+        above=0,
+    )
+    body_seconds: float = setting(
+        30.0,
+        "seconds in which the body of a request must arrive; after that the answer is 408",
+        above=0,
+    )
     idle_seconds: float = setting(
-        15.0, "seconds that a connection is kept idle, or with an unread answer", above=0
+        15.0,
+        "seconds after which an idle connection, or one whose client does not read the answer, "
+        "is closed",
+        above=0,
     )
     connections: int = setting(
         4_096,
-        "connections at once, if file descriptors suffice; a further one replaces the longest idle",
+        "maximum number of open connections, fewer if the process may open fewer files; one more "
+        "replaces the connection that has been idle for longest",
         min_value=8,
     )
     connections_per_address: int = setting(
         64,
-        "connections of one address (IPv6: one /56) at once; 0: no limit, for use behind a relay",
+        "maximum number of open connections of one address (IPv6: one /56); 0: no limit, for use "
+        "behind a relay",
         min_value=0,
     )
 
@@ -122,9 +137,9 @@ class Watch(Listen):
 
     table = "watch"
     port: int = 8081
-    connections: int = setting(32, "connections at once", min_value=8)
+    connections: int = setting(32, "maximum number of open connections", min_value=8)
     connections_per_address: int = setting(
-        0, "connections of one address at once; 0: no limit", min_value=0
+        0, "maximum number of open connections of one address; 0: no limit", min_value=0
     )
 
     def check_ports_differ(self, public: Listen) -> None:
