@@ -146,6 +146,8 @@ def test_exit_codes_of_status(config: Path, tmp_path: Path) -> None:
         "training": 1,
         "catalogue_version": 1,
         "items": 12,
+        "max_items": 24,
+        "learns": "taste",
     }
     (config.parent / "keys.json").unlink()
     with pytest.raises(SystemExit) as ended:
@@ -284,6 +286,7 @@ def test_new_catalogue_is_compared_and_then_used(begun: Path, tmp_path: Path) ->
     for count in ("1 added", "9 changed", "3 retired"):
         assert count in shown
     assert "Version" not in shown
+    assert "14 more items may come in this training." in shown
     assert len(items(begun)) == 12
     assert "This is version 2 of the catalogue" in update(begun, wanted)
     assert list(items(begun)) == [*(f"f{n}" for n in range(3, 12)), "new"]

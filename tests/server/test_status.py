@@ -38,7 +38,7 @@ def test_the_status_describes_the_epoch_and_what_follows(world: World) -> None:
     world.server.tick()
     text, problems = look(world, after=10)
     assert "Epoch 1 of training 1 is open since" in text
-    assert "Training 1 has learnt from 0 epochs; 3 are left." in text
+    assert "Training 1 has learnt taste from 0 epochs; 3 are left." in text
     assert problems == []
     change_catalogue(world.store, add=[Item("new", "New")])
     assert "for lists as soon as a worker has signed it" in look(world)[0]

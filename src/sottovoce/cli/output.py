@@ -106,11 +106,15 @@ def describe_settings(training: Settings) -> str:
     options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
     turns = "" if training.turns == training.epochs else f"{training.turns} of "
     dummies = f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else ""
+    model = (
+        ""
+        if training.asks_for_names
+        else f", factors {training.factors}, alpha {training.alpha:.3g}, ridge {training.ridge:.3g}"
+    )
     return (
         f"{training.mechanism}: epsilon {format_epsilon(training.epsilon)}, reports "
-        f"{training.reports} in each of {turns}{pluralize(training.epochs, 'epoch')}, factors "
-        f"{training.factors}, alpha {training.alpha:.3g}, ridge {training.ridge:.3g}{options}"
-        f"{dummies}"
+        f"{training.reports} in each of {turns}{pluralize(training.epochs, 'epoch')}{model}"
+        f"{options}{dummies}"
     )
 
 

@@ -388,7 +388,7 @@ def update(
     """
     wanted = read_catalogue_file(file, columns)
     with open_store(config) as (_, store):
-        version, difference = update_catalogue(
+        version, difference, items_left = update_catalogue(
             store, wanted, retire_many=retire_many, dry_run=dry_run
         )
     if not difference:
@@ -400,6 +400,7 @@ def update(
             f"This is version {version} of the catalogue. Devices use it for lists within a "
             "minute, and for reports from the next epoch on."
         )
+    output.print_line(f"{output.pluralize(items_left, 'more item')} may come in this training.")
 
 
 @epoch_app.command("close")

@@ -121,7 +121,7 @@ def _describe_training(status: ServerStatus) -> str:
     if status.epoch is None or status.manifest is None or status.training is None:
         return "The training has not learnt anything yet."
     epochs = output.pluralize(status.epoch.epochs_done, "epoch")
-    text = f"Training {status.epoch.training} has learnt from {epochs}"
+    text = f"Training {status.epoch.training} has learnt {status.training.kind} from {epochs}"
     if status.is_endless:
         half_life = output.pluralize(status.training.settings.half_life, "epoch")
         return f"{text}; learning has no end (half-life {half_life})."
@@ -134,7 +134,7 @@ def _describe_training(status: ServerStatus) -> str:
 def _describe_catalogue(status: ServerStatus) -> Iterator[str]:
     pending, manifest = status.pending, status.manifest
     items = output.pluralize(pending.items, "item")
-    limit = f"at most {pending.training.terms.max_items:,} in this training"
+    limit = f"{pending.items_left:,} more may come in this training"
     yield f"Catalogue version {pending.version}: {items}, {limit}."
     if manifest is not None and manifest.catalogue != pending.catalogue.hash:
         when = "now" if status.is_listed else "as soon as a worker has signed it"

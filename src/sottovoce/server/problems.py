@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sottovoce.protocol.contact import describe_clock_skew
 from sottovoce.server.epochs import is_in_future
+from sottovoce.server.training import Training
 from sottovoce.server.transaction import CLOSED, OPEN, Epoch, ProxyContact
 from sottovoce.server.waiting import EpochWait
 
@@ -14,6 +15,8 @@ MAX_SILENCE_SECONDS = 600.0
 # Duplicates and undecodable reports are mentioned only if they are more than this share of the
 # reports of an epoch.
 MAX_DROPPED_SHARE = 0.01
+# A catalogue is nearly full if less than this share of the room that it had is left.
+MIN_ROOM_SHARE = 1 / 3
 # Why reports were dropped: the rest of a sentence about them, by the field of `Epoch` with their
 # number.
 DROP_REASONS = {
@@ -28,17 +31,19 @@ def find_problems(
     epoch: Epoch | None,
     wait: EpochWait | None,
     contacts: Mapping[str, ProxyContact | None],
+    catalogue_problem: str | None,
     now: float,
     *,
     silent_since: float,
     watched_since: float = 0.0,
 ) -> dict[str, str | None]:
-    """Return what is wrong with the latest epoch and the proxies, by name.
+    """Return what is wrong with the latest epoch, the proxies and the catalogue, by name.
 
     Args:
         epoch: The latest epoch.
         wait: What the latest epoch waits for.
         contacts: The last contact with each proxy of the settings; None if there was none.
+        catalogue_problem: The result of `describe_room` for the newest catalogue and training.
         now: Unix seconds.
         silent_since: Unix seconds from which on the silence of a proxy without any contact counts.
         watched_since: Unix seconds from which on the silence of all other proxies counts.
@@ -46,7 +51,7 @@ def find_problems(
     Returns:
         A text for each name, `proxy/NAME` for a proxy; None where nothing is wrong.
     """
-    problems: dict[str, str | None] = {"future epoch": None}
+    problems: dict[str, str | None] = {"catalogue": catalogue_problem, "future epoch": None}
     if epoch is not None and is_in_future(epoch, now):
         problems["future epoch"] = (
             f"epoch {epoch.epoch} opens in the future, so a clock was wrong when it was published, "
@@ -70,6 +75,24 @@ def find_problems(
             "people report than min_clients, or nobody at all?"
         )
     return problems
+
+
+def describe_room(items: int, training: Training) -> str | None:
+    """Return that a catalogue is nearly full; None if the training has room for more items.
+
+    Args:
+        items: Number of items in the catalogue.
+        training: The training of the next epoch.
+    """
+    max_items = training.terms.max_items
+    room, left = max_items - training.items, max_items - items
+    if left >= MIN_ROOM_SHARE * room:
+        return None
+    return (
+        f"the catalogue has {items:,} items, and the terms of training {training.number} allow "
+        f"{max_items:,}: {left:,} more. Before it is full, begin a training with more room "
+        "(`sottovoce server training begin`); devices ask their owners again"
+    )
 
 
 def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: float) -> str | None:

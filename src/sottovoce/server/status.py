@@ -20,6 +20,7 @@ from sottovoce.server.problems import (
     PROXY_GRACE_SECONDS,
     describe_dropped_reports,
     describe_idle_workers,
+    describe_room,
     find_problems,
 )
 from sottovoce.server.settings import ServerSettings
@@ -191,7 +192,12 @@ class ServerStatus:
         ]
         if epoch is not None:
             others += find_problems(
-                epoch, wait, self.contacts, self.now, silent_since=epoch.opens
+                epoch,
+                wait,
+                self.contacts,
+                describe_room(self.pending.items, self.pending.training),
+                self.now,
+                silent_since=epoch.opens,
             ).values()
         if epoch is not None and wait is not None:
             grace = max(WORKER_GRACE_TICKS * self.heartbeat, MIN_WORKER_GRACE_SECONDS)
@@ -226,6 +232,8 @@ class ServerStatus:
                 "training": self.pending.training.number,
                 "catalogue_version": self.pending.version,
                 "items": self.pending.items,
+                "max_items": self.pending.training.terms.max_items,
+                "learns": self.pending.training.kind,
             },
             "epoch": None,
             "last_epochs": [_get_totals(epoch) for epoch in self.last_epochs],

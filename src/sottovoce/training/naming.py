@@ -128,7 +128,7 @@ def _list_candidates(
         return
     # A smaller epsilon is easier to hide than a larger one with more dummies.
     if "epsilon" not in fixed:
-        min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, MIN_EPSILON)
+        min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, EPSILON_STEP)
         epsilons += np.arange(min_epsilon, largest, EPSILON_STEP).tolist()
     for epsilon in epsilons:
         event = Reporting(epsilon, plan.reports, plan.max_turns, 1 / names)

@@ -375,8 +375,8 @@ class Participation:
     )
     max_items: int = setting(
         0,
-        "largest number of items that the catalogue may ever have; 0: twice the number at the "
-        "beginning",
+        "largest number of items that the catalogue may ever have, in a training of names below "
+        "`names`; 0: twice the number at the beginning",
         min_value=0,
     )
     accounts: bool = setting(
