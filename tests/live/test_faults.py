@@ -61,7 +61,7 @@ DEVICE_NAMES = ("ann", "ben", "cat")
 # What `status` says about a process that does not run.
 DOWN_TEXT = "nothing answers: does it run?"
 # What `status` says about the last epoch until the next one is counted.
-EMPTY_EPOCH_TEXT = "came to nothing"
+EMPTY_EPOCH_TEXT = "counted no reports"
 
 
 class Wire(httpx.BaseTransport):
@@ -784,8 +784,8 @@ FAULTS = [
         FAILING_METRIC, takes=True),
     Fault("something else at the server's address", answer_with(200), repair_wire,
         proxy="sottovoce server of protocol", ready="server", metric=PAUSED_METRIC),
-    Fault("proxy silent", silence_proxy, System.restart_proxy, "nothing was heard from proxy east",
-        DOWN_TEXT, "server", PROXY_METRIC),
+    Fault("proxy silent", silence_proxy, System.restart_proxy,
+        "proxy east has not contacted this server", DOWN_TEXT, "server", PROXY_METRIC),
 ]
 # fmt: on
 
