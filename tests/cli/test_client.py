@@ -66,7 +66,7 @@ def test_commands_of_a_client_from_first_to_last(device: Device, tmp_path: Path)
     device("set", "--resume", "--limit", "25")
     assert device.proxy.received == []
     output = device("record", item(3), item(7), "unheard-of").stdout
-    assert output.startswith("New items: 3\nNot in the catalogue here: unheard-of.")
+    assert output.startswith("New items: 3\nNot in the catalogue of this device: unheard-of.")
     synced = device.sync("--json", str(out))
     assert "The batch of epoch 1 was sent." in synced.stdout
     assert json.loads(out.read_text())["outcome"] == "sent"
@@ -86,7 +86,7 @@ def test_status_as_text_and_as_json(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     device.begin()
     assert "none yet" in device("status").stdout
-    assert "no catalogue here yet" in device("record", item(3), "unheard-of").stdout
+    assert "no catalogue on this device yet" in device("record", item(3), "unheard-of").stdout
     device.sync()
     output = device("status", "--json", str(out)).stdout
     assert f"epsilon {COST:g} of 25 " in output
@@ -147,7 +147,7 @@ def test_new_terms_need_consent(device: Device) -> None:
     assert isinstance(refused, TermsError)
     name = device.proxy.signed.manifest.terms.name
     assert "`sottovoce client terms`" in str(refused)
-    assert "a question waits" in device("status").stdout
+    assert "asks for other terms" in device("status").stdout
     typo = device("terms", "--accept", name[:-1], "--limit", "25").exception
     assert isinstance(typo, SettingsError)
     shown = device("terms").stdout
@@ -155,7 +155,7 @@ def test_new_terms_need_consent(device: Device) -> None:
         f"sottovoce client (terms --accept {name} --limit 25.0 --folder .*)", shown
     )
     assert "Accepted" in runner.invoke(app, shlex.split(pasted)).stdout
-    assert "a question waits" not in device("status").stdout
+    assert "asks for other terms" not in device("status").stdout
     assert "was sent" in device.sync().stdout
 
 
@@ -177,7 +177,7 @@ def test_forgetting_needs_confirmation(device: Device) -> None:
     device.sync()
     assert isinstance(device("forget", "--all").exception, SettingsError)
     deleted = device("forget", "--all", "--yes").stdout
-    assert "stays spent" in deleted
+    assert "except the ledger" in deleted
     assert "set --pause" in deleted
     device("set", "--pause")
     assert "set --pause" not in device("forget", "--all", "--yes").stdout, "paused already"

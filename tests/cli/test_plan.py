@@ -13,16 +13,29 @@ call = make_caller(app)
 SMALL = ["plan", "--people", "200", "--items", "60", "--history", "6"]
 
 
-@pytest.mark.parametrize("central", [[], ["--central-budget", "1", "--accounts"]])
-def test_printed_command_sets_up_the_planned_training(tmp_path: Path, central: list[str]) -> None:
+TASTE = ["--learn", "taste"]
+NAMES = ["--newcomers", "3500"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "central"), [(TASTE, ["--central-budget", "1", "--accounts"]), (NAMES, [])]
+)
+def test_printed_command_sets_up_the_planned_training(
+    tmp_path: Path, kind: list[str], central: list[str]
+) -> None:
     """Run the command that it prints: it plans the same training."""
     out, shop, folder = tmp_path / "plan.json", tmp_path / "shop.csv", tmp_path / "server"
-    shown = call(*SMALL, "--budget", "20", *central, "--json", out)
+    shown = call(*SMALL, "--budget", "20", *kind, *central, "--json", out)
     content = json.loads(out.read_text())
     assert shown.startswith(content["sentence"])
-    assert content["verdict"] == "no"
+    assert content["verdict"] == ("no" if kind == TASTE else "yes")
     assert content["privacy"]["spans"][-1]["pure"] <= 20
-    assert len(content["hr@10_by_epoch"]) == content["settings"]["epochs"]
+    days = content.get("epoch_days", 7)
+    if kind == TASTE:
+        assert len(content["hr@10_by_epoch"]) == content["settings"]["epochs"]
+    else:
+        assert days < 7
+        assert content["settings"]["mechanism"] == "named"
     assert bool(content["settings"]["dummies"]) == bool(central)
     assert ("times in 100 for one account, or" in " ".join(shown.split())) == bool(central)
     shop.write_text("item,title\n" + "".join(f"{n},Item {n}\n" for n in range(60)))
@@ -33,7 +46,32 @@ def test_printed_command_sets_up_the_planned_training(tmp_path: Path, central: l
     assert server.training.as_dict() == content["settings"]
     assert server.terms.min_clients == content["min_clients"]
     assert server.terms.accounts == bool(central)
-    assert server.epoch_seconds == 7 * 86_400
+    assert server.epoch_seconds == days * 86_400
+    assert bool(server.training.half_life) == (kind == NAMES)
+
+
+@pytest.mark.parametrize(
+    ("newcomers", "answer", "days"), [(0, "No: ", 28), (30, "Barely: ", 28), (700, "Yes: ", 5)]
+)
+def test_names_need_new_people(tmp_path: Path, newcomers: int, answer: str, days: int) -> None:
+    """Let each new person send two reports of epsilon 5, one of 66 outcomes each."""
+    out = tmp_path / "plan.json"
+    shown = call(*SMALL, "--budget", "10", "--newcomers", newcomers, "--json", out)
+    assert shown.startswith(answer)
+    assert ("server init" in shown) == (answer != "No: ")
+    content = json.loads(out.read_text())
+    assert content["epoch_days"] == days
+    assert content["reports_in_an_epoch"] == pytest.approx(2 * newcomers / 7 * days)
+    # The 200 people who are there at the beginning send two reports each in 20 epochs.
+    assert content["first_reports_in_an_epoch"] == 20
+    assert content["settings"]["epochs"] == 20
+
+
+def test_larger_budget_plans_taste_unless_names_are_asked_for() -> None:
+    few_items = ["plan", "--people", "200", "--items", "10", "--history", "2", "--budget", "60"]
+    with pytest.raises(SettingsError, match="lists of 10"):
+        call(*few_items)
+    assert "--learn names" in call(*few_items, "--learn", "names", *NAMES)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +79,9 @@ def test_printed_command_sets_up_the_planned_training(tmp_path: Path, central: l
     [
         [], ["--budget", "nan"], ["--budget", "10", "--people", "0"],
         ["--budget", "10", "--people", "-3"], ["--budget", "10", "--history", "nan"],
-        ["--budget", "10", "--history", "61"],
+        ["--budget", "10", "--learn", "taste", "--history", "61"],
+        ["--budget", "10", "--newcomers", "-1"], ["--budget", "10", "--newcomers", "nan"],
+        ["--central-budget", "1", "--learn", "names", *NAMES],
     ],
 )  # fmt: skip
 def test_impossible_plans_are_refused(arguments: list[str]) -> None:

@@ -82,7 +82,7 @@ def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answers", "key", "message"),
     [
-        ((200, 200), SIGNER, "knows the secret"),
+        ((200, 200), SIGNER, "accepts the secret"),
         ((200, 401), SIGNER, "401: it does not know this proxy's secret"),
         ((200, 404), KEY, "neither by the pinned verification key"),
         ((404, 404), SIGNER, "Is it a sottovoce server of protocol 2?"),
@@ -107,7 +107,7 @@ def test_init_checks_the_server(
         output = init(tmp_path / "proxy", server=server.url, key=key)
         tls_output = init(tmp_path / "other", server=server.url.replace("http:", "https:"), key=key)
     assert message in output
-    assert ("sottovoce proxy status" in output) is (message != "knows the secret")
+    assert ("sottovoce proxy status" in output) is (message != "accepts the secret")
     assert "does not speak TLS" in tls_output
     assert (tmp_path / "proxy" / "proxy.toml").exists()
 

@@ -146,6 +146,8 @@ def test_exit_codes_of_status(config: Path, tmp_path: Path) -> None:
         "training": 1,
         "catalogue_version": 1,
         "items": 12,
+        "max_items": 24,
+        "learns": "taste",
     }
     (config.parent / "keys.json").unlink()
     with pytest.raises(SystemExit) as ended:
@@ -172,7 +174,7 @@ def test_missing_database_is_refused_and_not_created(
 
 def test_backup_is_written(config: Path, tmp_path: Path) -> None:
     copy = tmp_path / "monday.sqlite"
-    assert "monday.sqlite is the database" in call("backup", "--config", config, copy)
+    assert "monday.sqlite. Keep the keys" in call("backup", "--config", config, copy)
     with closing(ServerStore(f"sqlite:///{copy}")) as store, store.read() as transaction:
         assert transaction.find_training() is not None
 
@@ -284,10 +286,11 @@ def test_new_catalogue_is_compared_and_then_used(begun: Path, tmp_path: Path) ->
     for count in ("1 added", "9 changed", "3 retired"):
         assert count in shown
     assert "Version" not in shown
+    assert "14 more items may come in this training." in shown
     assert len(items(begun)) == 12
-    assert "Version 2 holds for lists within a minute" in update(begun, wanted)
+    assert "This is version 2 of the catalogue" in update(begun, wanted)
     assert list(items(begun)) == [*(f"f{n}" for n in range(3, 12)), "new"]
-    assert "nothing changes" in update(begun, wanted)
+    assert "nothing was changed" in update(begun, wanted)
     saved = tmp_path / "saved.json"
     with pytest.raises(SystemExit):  # no worker runs
         call("status", "--config", begun, "--catalogue", saved)
@@ -310,30 +313,30 @@ def test_an_epoch_that_waits_is_closed_after_its_time(
     monkeypatch.setattr(time, "time", lambda: closes + 1.0)
     output = call("epoch", "close", "--config", begun, "--yes")
     assert "Epoch 1 is closed." in output
-    assert "has said nothing" in output
-    assert "stays as it is" in output
+    assert "has not contacted the server" in output
+    assert "the model does not change" in output
 
 
 def test_another_training_begins_after_confirmation(begun: Path) -> None:
     before = beat(begun).manifest.terms.training
     asked = CliRunner().invoke(app, ["training", "begin", "--config", str(begun)], input="n\n")
     assert asked.exit_code == 1
-    assert "Every device will ask its owner again" in asked.output
+    assert "Every device will ask for consent" in asked.output
     text = begun.read_text()
     assert "\nepsilon" not in text
     begun.write_text(text.replace("[training]\n", "[training]\nepsilon = 3.5\n"))
     with pytest.raises(SettingsError):
         beat(begun)
     shown = " ".join(call("training", "begin", "--config", begun, "--yes").split())
-    assert "Training 2," in shown
-    assert "follows the present epoch" in shown
+    assert "Training 2 (" in shown
+    assert "begins after the present epoch" in shown
     assert beat(begun).manifest.terms.training == before, "the present epoch goes on"
     old = begun.with_name("old.toml")
     old.write_text(text)
     CliRunner().invoke(app, ["status", "--config", str(old)])
     with open_store(begun) as (_, store):
         assert read_pending(store).training.settings.epsilon == 3.5, "a status changes nothing"
-    assert "Training 1 goes on." in call("training", "begin", "--config", begun, "--cancel")
+    assert "Training 1 continues." in call("training", "begin", "--config", begun, "--cancel")
     with open_store(begun) as (_, store):
         assert read_pending(store).training.settings.epsilon != 3.5
 

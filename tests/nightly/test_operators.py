@@ -58,9 +58,9 @@ def test_the_guide(
     wait_for_metric(r"overdue_seconds [1-9].*")
     assert "Epoch 3 is closed" in person.next()
     wait_for_metric("epoch 4.0")
-    assert "Training 1 goes on" in person.next()
-    assert person.next().count("The catalogue is the same") == 2
-    assert "holds the new key" in person.next()
+    assert "Training 1 continues" in person.next()
+    assert person.next().count("equal to the present catalogue") == 2
+    assert "The new key is in" in person.next()
 
     (name,) = re.findall("terms --accept ([0-9a-f]{64})", person.next())
     person.know(NAME=name)

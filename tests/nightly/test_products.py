@@ -28,6 +28,7 @@ def test_the_guide_for_products(
         }
     )
     person.install()
+    assert person.next().startswith("Yes: 2,000 people")
     assert "HR@10" in person.next()
     person.next()
     script, consent = find_page_lines(person.start("Ctrl-C"))
@@ -43,7 +44,7 @@ def test_the_guide_for_products(
     visitor.until(lambda titles: titles != first, "a list that has learnt")
     visitor.wait_for_batch()
     text = person.next()
-    assert "Version 2 holds for lists within a minute" in text
+    assert "This is version 2 of the catalogue" in text
     seconds = visitor.seconds_until(lambda titles: "Black tea" not in titles)
     print(f"withdrawn: gone from the open page after {seconds:.0f} s")
     assert seconds < MINUTE_SECONDS
@@ -63,9 +64,9 @@ def test_the_guide_for_products(
 
     person.stop(0)
     text = person.start("Ctrl-C")
-    assert "8 epochs" in text
-    assert "186 dummies" in text
-    assert 'limit="10"' in text
+    assert "1 in each of 4 of 20 epochs" in text
+    assert "236 dummies" in text
+    assert 'limit="8"' in text
     (key,) = re.findall("Verification key: ([0-9a-f]{64})", text)
     person.know(KEY=key)
     text = " ".join(person.next().split())

@@ -187,7 +187,7 @@ def test_a_demo_from_its_start_to_ctrl_c(temporary: Path) -> None:
         address = read_until("The page: (http://.*)$", process.stdout)[1]
         with httpx.Client(base_url=address, trust_env=False) as http:
             key = check_page(http)
-            read_until(r"epoch  4  HR@10 0\.\d{3} with whispers, 0\.\d{3} genres", process.stdout)
+            read_until(r"epoch  4  HR@10 0\.\d{3} with the model, 0\.\d{3} genres", process.stdout)
             check_epochs(http, key)
         process.send_signal(signal.SIGINT)
         check_gone(process, temporary)

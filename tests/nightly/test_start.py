@@ -33,7 +33,7 @@ def test_start(
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     assert len(person.next_python()["items"]) == 5  # type: ignore[arg-type]
     assert "50 for the whole training" in capsys.readouterr().out
-    assert "HR@10 says nothing here" in person.next()
+    assert "HR@10 is always 1 here" in person.next()
     assert person.next_python()["sales"].n_items == 3  # type: ignore[attr-defined]
     person.next_python()
     sampled, whole = capsys.readouterr().out.splitlines()[-1].split()
@@ -41,10 +41,10 @@ def test_start(
     assert len(person.next_python()["result"].people) == 26  # type: ignore[attr-defined]
     assert capsys.readouterr().out.count("'ndcg@100'") == 3
     assert parse_hit_ratios(person.next())[:3] == ["0.599", "0.465", "0.477"]
-    assert "The planner takes" in person.next()
+    assert "The planner chooses" in person.next()
     assert "SMOKE RUN" in person.next()
     assert (tmp_path / "paper-report" / "report.html").exists()
-    assert "The page: http" in person.start("Ctrl-C stops all of it")
+    assert "The page: http" in person.start("Ctrl-C stops everything")
     person.stop(0)
     person.start()
     assert "200 live clients" in person.next()

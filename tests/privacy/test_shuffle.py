@@ -126,10 +126,10 @@ def test_dummies_are_divided_among_reports() -> None:
     """Divide dummies among a person's reports; more dummies never hide worse."""
     assert Reporting(2.5, 4, 1, 0.05, 11).cover == 2
     one, few, many = (
-        central_epsilon(Reporting(2.5, 4, 1, 0.05, item), 1, 1e-6) for item in (3, 4, 10**9)
+        central_epsilon(Reporting(2.5, 4, 1, 0.05, item), 1, 1e-6) for item in (3, 4, 10**6)
     )
     assert one == local_epsilon(Reporting(2.5, 4, 1, 0.05), 1e-6) >= few > many
-    result = [central_epsilon(Reporting(2.5, 1, 1, 0.3, 10**n), 1, 1e-6) for n in (6, 8, 12, 23)]
+    result = [central_epsilon(Reporting(2.5, 1, 1, 0.3, 10**n), 1, 1e-6) for n in (5, 8, 12, 23)]
     assert result == sorted(result, reverse=True)
     assert not is_composed(Reporting(2.5, 1, 1, 0.3, 10**12), 1)
 
@@ -256,7 +256,7 @@ def test_central_epsilon_never_exceeds_local(event: Reporting) -> None:
 @pytest.mark.parametrize("rho", [0.058, COIN_RHO])
 def test_larger_crowd_never_hides_worse(rho: float) -> None:
     event = Reporting(2.5, 1, 1, rho)
-    result = [central_epsilon(event, 10**n, 1e-6) for n in (5, 6, 9, 12, 23)]
+    result = [central_epsilon(event, 10**n, 1e-6) for n in (5, 9, 12, 23)]
     assert result == sorted(result, reverse=True)
     assert is_composed(event, 10**6)
     assert not is_composed(event, 10**12)

@@ -27,7 +27,7 @@ def test_status_has_the_open_epoch_and_its_crowd(world: World) -> None:
     world.send(2)
     text, problems = look(world)
     assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in text
-    assert "Batches that wait: 2; a crowd is 3, so these are too few yet. Dummies" in text
+    assert "Waiting batches: 2; a crowd is 3, so these are too few yet. Dummies" in text
     assert "The server answers at https://server.example, with epoch 1." in text
     assert "GB are free in" in text
     assert problems == []
@@ -63,7 +63,7 @@ def test_panel_of_another_catalogue_is_a_problem(world: World, tmp_path: Path) -
     for catalogue, is_told in ((CATALOGUE.hash, False), (bytes(32), True)):
         path.write_bytes(Panel(catalogue, people).encode())
         text, problems = look(world)
-        assert ("panel is of another catalogue" in text) is is_told
+        assert ("panel of the page was made for another catalogue" in text) is is_told
         assert problems == []
     world.settings = replace(world.settings, page=Page(serve=False, panel=path))
     assert "another catalogue" not in look(world)[0]
@@ -76,8 +76,8 @@ def test_status_has_reports_that_are_not_delivered(world: World) -> None:
     with pytest.raises(OSError, match="cut"):
         world.proxy.tick()
     text, problems = look(world)
-    assert "is over here" in text
-    assert "Not handed in yet: 12 reports of epoch 1; the server has 0 of 3 chunks." in text
+    assert "is over on this proxy" in text
+    assert "Not sent yet: 12 reports of epoch 1; the server has 0 of 3 chunks." in text
     assert problems == []
 
 
@@ -108,7 +108,7 @@ def test_crowd_that_is_too_small_is_a_problem(tmp_path: Path) -> None:
     world.proxy.tick()
     world.clock.now = CLOSES + HOLD // 2 + 1
     text, problems = look(world)
-    assert "It is discarded at" in text
+    assert "it is discarded at" in text
     assert ["than 3, which terms and min_clients" in problem for problem in problems] == [True]
     assert "rate.per_epoch" not in problems[0]
     rate = replace(world.settings.rate, per_epoch=2)

@@ -23,7 +23,7 @@ def change_catalogue(
     add: Iterable[Item] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
     remove: Collection[str] = (),
-) -> tuple[int, Difference]:
+) -> tuple[int, Difference, int]:
     """Add items, change the titles of others, and retire some by their ids."""
     items = [
         replace(item, title=titles.get(item.id, item.title))

@@ -11,6 +11,8 @@ from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Item, SignedManifest, move_rows
 from sottovoce.server.administration import begin_training, update_catalogue
 from sottovoce.server.catalogue import Difference, merge_catalogues
+from sottovoce.server.status import ServerStatus
+from sottovoce.training import Settings
 from tests.server.changes import change_catalogue, read_pending
 from tests.server.world import ITEMS, MakeWorld, World
 
@@ -99,7 +101,7 @@ def test_items_are_added_retired_and_renamed_from_the_next_epoch_on(world: World
     V = world.load_model(before)
     change_catalogue(world.store, add=NEW_ITEMS)
     change_catalogue(world.store, remove=["film-0", "film-7"])
-    version, difference = change_catalogue(world.store, titles={"film-3": "Another title"})
+    version, difference, _ = change_catalogue(world.store, titles={"film-3": "Another title"})
     assert version == 4
     assert difference
     assert world.get_signed() == before, "the current epoch is not changed"
@@ -117,23 +119,60 @@ def test_items_are_added_retired_and_renamed_from_the_next_epoch_on(world: World
     assert not moved[-2:].any(), "rows of new items are zero"
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "sizes"), [("loudest", (1, 2, 7, 19, 33, 40)), ("named", (1, 2, 7, 19, 23))]
+)
 def test_agreed_terms_hold_for_every_size_of_the_catalogue(
-    make_world: MakeWorld, sqlite_url: str
+    make_world: MakeWorld, sqlite_url: str, mechanism: str, sizes: tuple[int, ...]
 ) -> None:
-    world = make_world(sqlite_url)
+    settings = Settings.preset(mechanism, reports=5, epochs=9)
+    world = make_world(sqlite_url, training=settings)
     world.server.tick()
     agreed = world.get_signed().manifest.terms
-    for size in (1, 2, 7, 19, 33, 40):
+    for size in sizes:
         wanted = Catalogue.from_items(Item(f"film-{n}", f"Film {n}") for n in range(size))
-        update_catalogue(world.store, wanted, retire_many=True)
+        *_, items_left = update_catalogue(world.store, wanted, retire_many=True)
+        assert items_left == sizes[-1] - size
         world.apply(world.close_epoch())
         manifest = world.get_signed().manifest
         assert manifest.items == size
         assert agreed.list_worse_terms(manifest.terms) == []
         assert manifest.build().loud_fraction <= agreed.loud_fraction
-    with pytest.raises(SettingsError, match=r"\b41\b.*\b40\b"):
+    full = sizes[-1]
+    with pytest.raises(SettingsError, match=rf"\b{full + 1}\b.*\b{full}\b.*training begin"):
         change_catalogue(world.store, add=NEW_ITEMS[:1])
-    assert read_pending(world.store).items == 40
+    assert read_pending(world.store).items == full
+
+
+def test_a_nearly_full_catalogue_of_names_is_a_problem_until_a_training_has_room(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    """Let 20 items grow to 23, of 24 outcomes; the next training has more, and loses nothing."""
+    names = Settings.preset("named", epsilon=20.0, reports=2, half_life=1.0)
+    world = make_world(sqlite_url, training=names)
+    signed = world.close_epoch()
+    world.apply(signed, world.make_chunk(signed, np.full(200, 4, np.uint32)))
+
+    def find_problem() -> str | None:
+        world.server.tick()
+        return world.server.troubles["catalogue"]
+
+    change_catalogue(world.store, add=[Item("new-0", "New"), Item("new-1", "New")])
+    assert find_problem() is None
+    change_catalogue(world.store, add=[Item("new-2", "New")])
+    problem = find_problem()
+    assert problem is not None
+    assert "0 more" in problem
+    status = ServerStatus.read(world.store, world.settings, world.now, "")
+    assert problem in status.problems
+    assert b"sottovoce_server_items_left 3.0" in world.server.render_metrics()
+    begin_training(world.store, world.settings, random_start=False)
+    assert find_problem() is None
+    world.apply(world.close_epoch())
+    assert b"sottovoce_server_items_left 2.0" in world.server.render_metrics()
+    change_catalogue(world.store, add=[Item("new-3", "New")])
+    # What was named in the training before is still the first of the list.
+    assert world.load_model()[:, 0].argmax() == 3
 
 
 def test_retiring_most_items_must_be_confirmed(world: World) -> None:
@@ -142,9 +181,9 @@ def test_retiring_most_items_must_be_confirmed(world: World) -> None:
     less_than_half = Catalogue.from_items(before.catalogue.items[ITEMS // 2 + 1 :])
     with pytest.raises(SettingsError, match="--retire-many"):
         update_catalogue(world.store, less_than_half)
-    version, difference = update_catalogue(world.store, less_than_half, dry_run=True)
+    version, difference, _ = update_catalogue(world.store, less_than_half, dry_run=True)
     assert len(difference.retired) == ITEMS // 2 + 1
-    version, difference = update_catalogue(world.store, before.catalogue)
+    version, difference, _ = update_catalogue(world.store, before.catalogue)
     assert (version, bool(difference)) == (1, False)
     assert read_pending(world.store) == before
 

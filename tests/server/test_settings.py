@@ -63,7 +63,7 @@ def test_the_example_shows_the_defaults() -> None:
 @pytest.mark.parametrize("preset", list_basic_presets())
 def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
     text = render_settings_file(proxies=PROXIES, training=Settings.preset(preset))
-    training = text[text.index("[training]") : text.index("# Where proxies")]
+    training = text[text.index("[training]") : text.index("# The address at which proxies")]
     uncommented = re.sub(r"(?m)^# (\w+ = )", r"\1", training)
     text = text.replace(training, uncommented)
     settings = read(tmp_path, text)

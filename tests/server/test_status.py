@@ -28,7 +28,7 @@ def test_with_accounts_the_promise_is_for_one_account(make_world: MakeWorld, url
         terms = Participation(min_clients=1, accounts=accounts)
         world = make_world(url, terms=terms, proxies={"one": ProxyAccess("ab" * 32)})
         world.server.prepare()
-        assert ("what devices promise is for one account" in look(world)[0]) == accounts
+        assert ("privacy promise holds for an account" in look(world)[0]) == accounts
 
 
 def test_the_status_describes_the_epoch_and_what_follows(world: World) -> None:
@@ -38,12 +38,12 @@ def test_the_status_describes_the_epoch_and_what_follows(world: World) -> None:
     world.server.tick()
     text, problems = look(world, after=10)
     assert "Epoch 1 of training 1 is open since" in text
-    assert "Training 1 has learnt from 0 epochs; 3 are left." in text
+    assert "Training 1 has learnt taste from 0 epochs; 3 are left." in text
     assert problems == []
     change_catalogue(world.store, add=[Item("new", "New")])
-    assert "Lists have it once a worker signs it" in look(world)[0]
+    assert "for lists as soon as a worker has signed it" in look(world)[0]
     world.server.tick()
-    assert "Lists have it already" in look(world)[0]
+    assert "for lists now" in look(world)[0]
     begin_training(world.store, world.settings, random_start=False)
     text, _ = look(world)
     assert f"Catalogue version 2: {ITEMS + 1} items" in text
@@ -72,14 +72,14 @@ def test_the_status_names_what_an_epoch_waits_for(world: World) -> None:
         world.contact(proxy, world.get_signed())
     world.now = world.get_signed().manifest.closes
     text, problems = look(world)
-    assert "waits for a crowd of 2 people: no proxy has one." in text
-    assert "It has heard nothing of this epoch from east, west." in text
+    assert "waits for reports of 2 people: no proxy has as many." in text
+    assert "No contact in this epoch from these proxies: east, west." in text
     assert problems == [], "they still have time"
     _, problems = look(world, after=61)
     assert problems == ["proxies that have not said what they hold: east, west"]
     world.report_crowds(world.get_signed(), east=CROWD_SHORT, west=CROWD_NONE)
     text, problems = look(world)
-    assert "waits for a crowd of 2 people at east." in text
+    assert "waits for reports of 2 people at each of these proxies: east." in text
     assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in text
     assert "`sottovoce server epoch close`" in text
     _, problems = look(world, after=101)
@@ -123,7 +123,9 @@ def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
         return False
 
     def has_problem() -> bool:
-        return any("two processes speak as proxy east" in problem for problem in look(world)[1])
+        return any(
+            "two processes use the secret of proxy east" in problem for problem in look(world)[1]
+        )
 
     assert all(speak(process) for process in ("a", "a", None, "b", None, "b", "c", "c"))
     assert not has_problem()
@@ -177,8 +179,8 @@ def test_a_proxy_with_another_database_is_noticed(
 def test_an_epoch_that_no_worker_ends_is_noticed(world: World) -> None:
     # Workers have five ticks of five seconds.
     idle = (
-        "epoch 1 could be {}, and no worker does it; does one run, with the newest keys file, and "
-        "what does its log say?"
+        "epoch 1 could be {}, but no worker does it: check that a worker runs with the newest keys "
+        "file, and read its log"
     )
     world.server.tick()
     signed = world.get_signed()
@@ -190,7 +192,7 @@ def test_an_epoch_that_no_worker_ends_is_noticed(world: World) -> None:
     assert look(world, after=25)[1] == [idle.format("closed")]
     world.server.tick()
     text, _ = look(world)
-    assert "waits for east, west to hand in, until" in text
+    assert "waits for the reports of east, west, until" in text
     assert look(world, after=74)[1] == []
     assert look(world, after=75)[1] == [idle.format("applied")]
     for proxy in ("east", "west"):
@@ -211,7 +213,7 @@ def test_counted_and_dropped_reports_are_shown(
     assert "Epoch 1 counted 10 reports; dropped: 5 came twice." in text
     assert problem.startswith("epoch 1: 5 reports")
     world.apply(world.close_epoch())
-    assert look(world)[1][0].startswith("epoch 2 came to nothing")
+    assert look(world)[1][0].startswith("epoch 2 counted no reports")
 
 
 def test_settings_with_which_no_worker_could_start_are_noticed(world: World) -> None:
@@ -248,7 +250,7 @@ def test_keys_of_another_database_are_noticed(world: World) -> None:
     path.chmod(0o600)
     text, problems = look(world)
     assert "(replaced 1 time; made 20" in text
-    assert "newer key, which signs from the next epoch on" in text
+    assert "newer key, which will sign from the next epoch on" in text
     assert problems == []
     rotate_keys(world.store, path)
     newest = Keys.read(path).verification_key.hex()

@@ -9,27 +9,27 @@ _PACKAGE_NAME = "sottovoce-lab"
 COMMANDS = {
     "replay": (
         "sottovoce_lab.cli.replay",
-        "Replay a data set in the order of its days, as a service that learns without end.",
+        "Simulate a service that learns without end, with the interactions of a data set by date.",
         _PACKAGE_NAME,
     ),
     "audit": (
         "sottovoce_lab.cli.audit",
-        "Measure the epsilon of the shipped client from outside, then attack people's reports.",
+        "Measure the true epsilon of the client from its reports, and attack these reports.",
         _PACKAGE_NAME,
     ),
     "bench": (
         "sottovoce_lab.cli.bench",
-        "Time one epoch of the same people on every engine, and one ALS iteration of implicit.",
+        "Compare the speed of the engines, and of an ALS iteration of the package implicit.",
         _PACKAGE_NAME,
     ),
     "prepare": (
         "sottovoce_lab.cli.prepare",
-        "Build a data set of the report from the files of its publisher.",
+        "Build a data set of the report (lab/docs/report.md) from the files of its publisher.",
         _PACKAGE_NAME,
     ),
     "paper": (
         "sottovoce_lab.cli.paper",
-        "Run the paper's figures and tables again, with its numbers next to ours.",
+        "Run the experiments of the paper again, and compare their results with the paper's.",
         _PACKAGE_NAME,
     ),
 }

@@ -36,7 +36,12 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
     files = ["--json", str(out), "--plot", str(picture)]
     options = ["--periods", "8", "--switch-at", "4", "--seeds", "2", *files]
     output = call(*list_arguments(diary), *options)
-    for words in ("in 8 periods", "weighs half after 4 epochs", "popularity lately", "new items"):
+    for words in (
+        "in 8 periods",
+        "has half its weight after 4 epochs",
+        "popularity lately",
+        "new items",
+    ):
         assert words in output
     content = json.loads(out.read_text())
     assert content["settings"]["half_life"] == 4
@@ -57,8 +62,8 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
     assert sum(row["cases"] for row in content["new_items"]["by_touched"]) > 0
     assert picture.exists()
     # Settings of the baselines are chosen on periods that no figure is from.
-    assert "chosen by NDCG@100 of the whole catalogue on periods 2, 3, 4" in output
-    assert "shown on periods 5 to 7" in output
+    assert "chosen by NDCG@100 in the whole catalogue on periods 2, 3, 4" in output
+    assert "results of periods 5 to 7" in output
     for name in ("popularity lately", "popularity lately, once", "EASE", "ALS"):
         choice, shown = content["chosen"][name], content["later"][name]
         gains = [tried["ndcg@100"] for tried in choice["tried"]]
@@ -72,7 +77,7 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
 def test_a_half_life_in_the_options_is_used(diary: Path, tmp_path: Path) -> None:
     out = tmp_path / "replay.json"
     options = ["--periods", "4", "--half-life", "3", "--json", str(out), "--no-baseline-models"]
-    assert "weighs half after 3 epochs" in call(*list_arguments(diary), *options)
+    assert "has half its weight after 3 epochs" in call(*list_arguments(diary), *options)
     content = json.loads(out.read_text())
     assert content["recovery"] == {}
     assert set(content["chosen"]) == {"popularity lately", "popularity lately, once"}

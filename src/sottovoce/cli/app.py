@@ -104,9 +104,18 @@ class LazyCommand:
 SHIPPED_COMMANDS = {
     name: LazyCommand(f"sottovoce.cli.{module}", text, f"sottovoce[{extras}]")
     for name, module, extras, text in (
-        ("demo", "sandbox", "sim,server", "Run a whole system here, with a page to take part in."),
-        ("simulate", "simulate", "sim", "Train on a data set as the devices of its people would."),
-        ("privacy", "privacy", "sim", "Say what reporting costs in epsilon, in numbers and words."),
+        (
+            *("demo", "sandbox", "sim,server"),
+            "Run a complete system on this machine, with invented people and a page for you.",
+        ),
+        (
+            *("simulate", "simulate", "sim"),
+            "Train on a data set with simulated devices; print quality and privacy cost.",
+        ),
+        (
+            *("privacy", "privacy", "sim"),
+            "Compute the privacy cost (epsilon) of settings, in numbers and in words.",
+        ),
         (
             *("plan", "plan", "sim,client"),
             "Say whether a shop is large enough, what it promises, and how good its lists become.",
@@ -115,13 +124,19 @@ SHIPPED_COMMANDS = {
         ("up", "sandbox", "sim,server", "Run a server and a proxy on this machine until Ctrl-C."),
         (
             *("swarm", "swarm", "sim,server"),
-            "Drive many real clients, which take part in a live system.",
+            "Run many real clients that take part in a live system, as a test.",
         ),
-        ("server", "server", "server", "Open reports, update the model, publish the next epoch."),
-        ("proxy", "proxy", "proxy", "Take sealed reports, hold them, shuffle them, forward them."),
+        (
+            *("server", "server", "server"),
+            "Run a server, which decrypts reports, updates the model and publishes epochs.",
+        ),
+        (
+            *("proxy", "proxy", "proxy"),
+            "Run a proxy, which collects sealed reports, shuffles them and forwards them.",
+        ),
         (
             *("client", "client", "client,cli"),
-            "Take part from this device, which computes its own lists.",
+            "Take part from this device; recommendations are computed here.",
         ),
     )
 }

@@ -12,18 +12,18 @@ from sottovoce.server.agreement import read_catalogue as read_json_catalogue
 from sottovoce.server.catalogue import Difference
 from sottovoce.server.setup import list_catalogue_items
 
-CATALOGUE_HELP = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
+CATALOGUE_HELP = "File with the items: a catalogue (.json), or a table (.csv, .tsv, .parquet)."
 COLUMNS_EXAMPLE = "item=NAME,title=NAME,genre=NAME"
-COLUMNS_ADVICE = f". Name one of them so, or say which it is: --columns {COLUMNS_EXAMPLE}"
+COLUMNS_ADVICE = f". Rename a column, or say which one it is: --columns {COLUMNS_EXAMPLE}"
 # Items that are listed for each kind of change.
 MAX_ITEMS_LISTED = 10
 
 CatalogueColumns = Annotated[
     str | None,
     make_option(
-        "Names of the table's columns, such as item=sku,title=name,genre=category. Only those "
-        "named are read.",
-        "item, title, and all others as tags",
+        "Names of the table's columns, such as item=sku,title=name,genre=category. Columns that "
+        "are not named here are not read.",
+        "item, title, and all other columns as tags",
         "--columns",
     ),
 ]

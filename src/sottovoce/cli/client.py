@@ -46,7 +46,7 @@ for package in ("httpx", "cryptography"):
 
 app = make_group(
     "client",
-    "Take part from this device, which computes its own lists.",
+    "Take part from this device; recommendations are computed here.",
     "client status --json status.json",
 )
 
@@ -57,9 +57,10 @@ SESSION_VARIABLE = "SOTTOVOCE_SESSION"
 MIN_ANNOUNCED_SECONDS = 10.0
 # Unknown ids that `record` lists, since a CSV file may have thousands.
 MAX_IDS_LISTED = 10
-LIMIT_HELP = "Most local epsilon that all reports together may ever cost."
+LIMIT_HELP = "Largest local epsilon that all reports of this device together may cost."
 Folder = Annotated[
-    Path | None, make_option("The client's folder.", "in the user's data folder", "--folder")
+    Path | None,
+    make_option("Folder of the client's files.", "a folder in the user's data folder", "--folder"),
 ]
 
 
@@ -102,11 +103,11 @@ def init(
     limit: Annotated[float, typer.Option(help=LIMIT_HELP)],
     folder: Folder = None,
 ) -> None:
-    """Set up a client: its proxy, the key it trusts, its limit.
+    """Set up a client: its proxy, the server's key and its limit.
 
-    The limit is the sum of the epsilons of all reports. It bounds what anybody can learn from all
-    that ever leaves this device, even if proxy and server work together. At the limit the client
-    stops reporting; it still recommends.
+    The limit is the largest sum of the epsilons of all reports. It bounds what anybody can learn
+    from everything that leaves this device, even if proxy and server work together. At the limit
+    the client stops reporting, and continues to recommend.
 
     \b
     Example:
@@ -118,7 +119,8 @@ def init(
     Client.create(path, proxy_url=proxy, verification_key=parse_key(key), limit=limit).close()
     typer.echo(f"Client created in {path}.")
     record, terms = (_format_command(command, folder) for command in ("record ITEM...", "terms"))
-    typer.echo(f"Next: {record}, then: {terms}")
+    typer.echo(f"Next, record items: {record}")
+    typer.echo(f"Then read the terms: {terms}")
 
 
 def parse_key(text: str) -> bytes:
@@ -135,22 +137,26 @@ def record(
     ] = None,
     *,
     csv: Annotated[
-        Path | None, typer.Option(help="Read the ids from this CSV file instead.")
+        Path | None, typer.Option(help="Read the ids from this CSV file, not from the arguments.")
     ] = None,
     column: Annotated[
         str, typer.Option(help="Column of the CSV file that holds the ids.")
     ] = "item",
     times: Annotated[
         str | None,
-        make_option("Column with the time: numbers or ISO dates.", "all at one moment", "--time"),
+        make_option(
+            "Column of the CSV file with the times: numbers or ISO dates.",
+            "all items at the same time",
+            "--time",
+        ),
     ] = None,
     folder: Folder = None,
 ) -> None:
-    """Record items that you have used. They stay on this device.
+    """Record items that you have used. The record stays on this device.
 
-    The items recorded last count most for recommendations; recording an item again moves it to the
-    end. All items of one call count as one moment. The order is kept, times are not, and neither is
-    ever sent. Beyond 100,000 items the earliest are dropped.
+    The items recorded last count most for recommendations. Recording an item again moves it to the
+    end. All items of one call have the same place in the order. The client stores the order but no
+    times, and never sends either. It stores at most 100,000 items and drops the earliest.
 
     \b
     Examples:
@@ -166,13 +172,16 @@ def record(
         status = client.get_status()
     typer.echo(f"New items: {new}")
     if not status.items:
-        typer.echo("There is no catalogue here yet: whether it has them shows after a sync.")
+        typer.echo("There is no catalogue on this device yet. Sync to see whether it has them.")
     elif unknown := [
         item for item in status.unknown_items if csv is not None or item in (items or [])
     ]:
         ids = ", ".join(escape_control_characters(item) for item in unknown[:MAX_IDS_LISTED])
         more = f" and {len(unknown) - MAX_IDS_LISTED:,} more" * (len(unknown) > MAX_IDS_LISTED)
-        typer.echo(f"Not in the catalogue here: {ids}{more}. Kept: a later one may have them.")
+        typer.echo(
+            f"Not in the catalogue of this device: {ids}{more}. They are recorded: a later "
+            "catalogue may have them."
+        )
 
 
 @app.command()
@@ -181,17 +190,19 @@ def forget(
     *,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="All items, models and catalogues, and any unsent batch."),
+        typer.Option(
+            "--all", help="Delete all items, models and catalogues, and a batch that is not sent."
+        ),
     ] = False,
     yes: YesOption = False,
     folder: Folder = None,
 ) -> None:
     """Delete recorded items from all files of this client.
 
-    The disk may still have them where the files were, until it is written over: encrypt the disk.
-    Reports that were sent cannot be taken back, and the ledger keeps what they cost. It names no
-    item. A report that is ready still leaves, unless --all is given. To delete the ledger too,
-    remove the client's folder.
+    The deleted data may stay readable on the disk until they are overwritten: encrypt the disk.
+    Reports that were sent cannot be taken back, and the ledger keeps their cost. The ledger names
+    no item. Reports that are ready are still sent, unless --all is given. To delete the ledger as
+    well, remove the client's folder.
 
     \b
     Examples:
@@ -204,11 +215,11 @@ def forget(
         if items:
             typer.echo(f"Removed items: {client.remove(items)}")
             return
-        question = "Delete all recorded items, models and catalogues, and any unsent batch?"
+        question = "Delete all recorded items, models and catalogues, and a batch that is not sent?"
         output.confirm(question, _format_command("forget --all", folder), yes=yes)
         client.forget()
         status = client.get_status()
-    typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
+    typer.echo("Deleted, except the ledger, which keeps the epsilon that was spent.")
     if status.terms is not None and not status.paused:
         stop = _format_command("set --pause", folder)
         typer.echo(f"This device still takes part; to stop: {stop}")
@@ -221,24 +232,26 @@ def terms(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Accept the terms with this name, if the server still asks for them.",
+            help="Accept the terms that have this name, which `terms` shows. Fails if the server "
+            "now asks for other terms.",
         ),
     ] = None,
     limit: Annotated[
         float | None,
-        typer.Option(metavar="EPSILON", help="With --accept: the limit shown with the terms."),
+        typer.Option(
+            metavar="EPSILON", help="Your present limit, as shown with the terms; with --accept."
+        ),
     ] = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Also show every number that would be accepted.")
+        bool, typer.Option("--details", help="Also show all values of the terms.")
     ] = False,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
-    """Show the terms that the server asks for now and their promise, or accept them.
+    """Show the terms that the server asks for now and what they promise, or accept them.
 
-    No report is sent.
-
-    After --accept this device refuses a server that asks for more in any point.
+    No report is sent. After --accept, this device stops reporting if the server asks for terms
+    that are worse in any point.
 
     \b
     Examples:
@@ -285,8 +298,8 @@ def sync(
     jitter: Annotated[
         float,
         typer.Option(
-            help="Longest random delay before sending, in seconds. 0 leaves all waits out, which "
-            "shows when this device woke up: only for tests and demos.",
+            help="Longest random delay before reports are sent, in seconds. With 0 they are sent "
+            "at once, which reveals when this device is in use: only for tests and demos.",
             min=0,
             max=3_600,
         ),
@@ -294,18 +307,18 @@ def sync(
     attest: Annotated[
         str | None,
         make_option(
-            "Where the product says that you have an account, for services that need one: its "
-            "address. Your session with it is in SOTTOVOCE_SESSION.",
+            "Address at which the product confirms your account, for services that need one. Put "
+            "your session with the product in the environment variable SOTTOVOCE_SESSION.",
             "no account",
         ),
     ] = None,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
-    """Fetch the newest model and report to its epoch, once; running it again does no harm.
+    """Fetch the latest model, and report to its epoch unless this device has done so.
 
-    It sends after a random delay of up to an hour, so the command may wait. If it is stopped,
-    nothing is lost: the next `sync` goes on.
+    Reports are sent after a random delay of up to an hour, so the command may wait. If it is
+    stopped, nothing is lost: the next `sync` continues.
 
     \b
     Example:
@@ -327,9 +340,9 @@ def sync(
 
 @app.command()
 def look(*, folder: Folder = None) -> None:
-    """Fetch what is published, and report nothing. Withdrawn items leave your lists.
+    """Fetch the latest model and catalogue without reporting; drops retired items from your lists.
 
-    Run it at fixed times, such as every minute. It begins at the next multiple of ten seconds.
+    Run it at regular times, such as every minute. It begins at the next multiple of ten seconds.
 
     \b
     Example:
@@ -338,7 +351,7 @@ def look(*, folder: Folder = None) -> None:
     with _connect(folder) as (client, api):
         client.look(api, sleep=_sleep)
         items = output.pluralize(len(client.list_catalogue()), "item")
-        typer.echo(f"Epoch {client.get_status().epoch}; lists are made from {items}.")
+        typer.echo(f"The latest epoch is {client.get_status().epoch}; the catalogue has {items}.")
 
 
 @app.command()
@@ -348,7 +361,7 @@ def recommend(
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
-    """Recommend items that are new to you; computed on this device, without the network.
+    """Recommend items that you have not recorded. Computed on this device, without the network.
 
     \b
     Example:
@@ -371,12 +384,12 @@ def recommend(
 def show_status(
     *,
     history: Annotated[
-        bool, typer.Option("--history", help="Also list the recorded items, the latest last.")
+        bool, typer.Option("--history", help="Also list the recorded items, from first to last.")
     ] = False,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
-    """Show what this client knows, what it has spent and which terms it accepted.
+    """Show the state of this client: model, spent epsilon, accepted terms and recorded items.
 
     \b
     Examples:
@@ -413,14 +426,14 @@ def change(
     limit: Annotated[float | None, typer.Option(help=LIMIT_HELP)] = None,
     pause: Annotated[
         bool | None,
-        typer.Option("--pause/--resume", help="Stop reporting, or allow it again."),
+        typer.Option("--pause/--resume", help="Stop reporting, or start it again."),
     ] = None,
     folder: Folder = None,
 ) -> None:
     """Pause or resume reporting, or change the limit.
 
-    While it is paused, this device still fetches models and recommends. What was spent stays spent
-    under any limit; the ledger records the change.
+    While reporting is paused, this device still fetches models and recommends. A new limit does not
+    change the epsilon that is already spent. The ledger records the change.
 
     \b
     Examples:
@@ -446,8 +459,8 @@ def _sleep(seconds: float) -> None:
     """Sleep, and announce it if the wait is long."""
     if seconds > MIN_ANNOUNCED_SECONDS:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
-        typer.echo(f"Waiting until {until} before sending, a moment drawn at random.")
-        typer.echo("Ctrl-C stops it; nothing is lost, and the next sync goes on.")
+        typer.echo(f"Waiting until {until}, a random time, before reports are sent.")
+        typer.echo("Ctrl-C stops the command; nothing is lost, and the next sync continues.")
     time.sleep(seconds)
 
 

@@ -52,7 +52,7 @@ def describe_price(terms: Terms, status: Status, outlook: Outlook | None) -> str
     if outlook.turns_within_limit == outlook.turns_left:
         return text
     return (
-        f"{text} It stops them there, at epsilon {format_spent(outlook.epsilon_at_limit)} in all."
+        f"{text} Then reporting stops, at epsilon {format_spent(outlook.epsilon_at_limit)} in all."
     )
 
 
@@ -79,8 +79,8 @@ def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, s
         yield "terms", text
     if status.pending_terms is not None:
         yield (
-            "a question waits",
-            f"the server asks for other terms, and no batch is made: {terms_command}",
+            "new terms",
+            f"the server asks for other terms; accept them to report again: {terms_command}",
         )
     spent = f"epsilon {format_spent(status.spent)} of {format_spent(status.limit)}"
     yield "spent", status.problem or spent
@@ -113,18 +113,18 @@ def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
         has_reasons: Whether an item of the list has a score.
     """
     if not status.in_catalogue:
-        yield "None of your items is in the catalogue."
+        yield "None of your recorded items is in the catalogue."
     if not status.reports_behind:
         # Without any reports the model is zero, so only tags can rank items.
         by_tags = has_reasons and status.in_catalogue
-        order = "lists go by tags alone" if by_tags else "this is the catalogue's order"
-        yield f"The model is young: no reports are behind it yet, and {order}."
+        order = "recommendations use tags only" if by_tags else "the items are in catalogue order"
+        yield f"The model is not trained yet, because no reports have been counted: {order}."
         return
     if not status.in_catalogue:
-        yield "These are popular ones."
+        yield "These are popular items."
     if status.is_young:
         yield (
-            "The model is young: its last step rests on "
+            "The model is not good yet: its last epoch counted only "
             f"{output.pluralize(status.reports_behind, 'report')}, for "
             f"{output.pluralize(status.items, 'item')}."
         )

@@ -26,18 +26,20 @@ app = make_group("data", "List, fetch, describe and shard data sets.", "data inf
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="Name from `sottovoce data info`.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of a data set; `sottovoce data info` lists them.")
+    ],
     *,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Accept the publisher's terms; do not ask.")
     ] = False,
     mirror: Annotated[
-        str, typer.Option(help="URL of the folder with the archives.", hidden=True)
+        str, typer.Option(help="URL of a folder with MovieLens archives.", hidden=True)
     ] = BASE_URL,
 ) -> None:
-    """Download a data set to $SOTTOVOCE_CACHE, or to the user's cache.
+    """Download a data set to the folder $SOTTOVOCE_CACHE, or to the user's cache folder.
 
-    After an interruption, run it again: it starts from the beginning.
+    After an interruption, run the command again; the download starts from the beginning.
 
     \b
     Example:
@@ -57,19 +59,20 @@ def fetch(
 @app.command()
 def info(
     source: Annotated[
-        str | None, typer.Argument(help="Name or path. Without it the names are listed.")
+        str | None,
+        typer.Argument(help="Name or path of a data set; without it, all names are listed."),
     ] = None,
     *,
     min_interactions: MinInteractions = 0,
     columns: HistoryColumns = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Describe a data set, or list those that can be used by name.
+    """Describe a data set, or list the names of known data sets.
 
-    A path may be a MovieLens archive as published (zipped or unpacked) or the folder of the Netflix
-    Prize. It may be a .csv, .tsv (also .gz) or .parquet file with the columns user and item, and
-    perhaps rating and timestamp, or an .inter file of RecBole. It may also be a folder of such
-    .parquet files or of shards, or a .npz matrix of scipy.
+    A path may be a MovieLens archive as published (zipped or unpacked), the folder of the Netflix
+    Prize, a folder of .parquet files, a folder of shards, or a file. A .csv, .tsv (also .gz) or
+    .parquet file has the columns user and item, and optionally rating and timestamp. An .inter file
+    of RecBole and a .npz matrix of scipy are read as well.
 
     \b
     Examples:
@@ -97,15 +100,16 @@ def shard_(
     rows: Annotated[
         int,
         typer.Option(
-            min=1, help="Approximate number of interactions in a shard, which must fit into memory."
+            min=1,
+            help="Approximate number of interactions in a shard. One shard must fit into memory.",
         ),
     ] = ROWS_PER_SHARD,
 ) -> None:
-    """Write a data set as shards: Parquet files with some of the people each.
+    """Divide a data set into shards: Parquet files that each hold some of the people.
 
-    `sottovoce simulate --data FOLDER` reads one shard after the other, so that any number of people
-    can be simulated; `--engine ray` spreads them over a cluster. The results are the same as from
-    memory. Parquet files are read in blocks; other formats are loaded whole.
+    `sottovoce simulate --data FOLDER` reads one shard after the other, so people need not all fit
+    into memory; `--engine ray` spreads the shards over a cluster. The results do not depend on the
+    shards. A Parquet file is read in blocks; a file of any other format must fit into memory.
 
     \b
     Examples:
@@ -132,7 +136,7 @@ def _describe(summary: dict[str, Any]) -> None:
 
 def _print_data_sets() -> None:
     table = Table(title="Data sets", title_justify="left")
-    for heading in ("name", "what", "where"):
+    for heading in ("name", "content", "location"):
         table.add_column(heading, overflow="fold")
     for data_set in DATA_SETS.values():
         table.add_row(data_set.name, data_set.description, _describe_location(data_set))
@@ -149,7 +153,7 @@ def _describe_location(data_set: DataSet) -> str:
         return "cannot be fetched: give the folder's path"
     if get_archive_path(data_set.name).exists():
         return "fetched"
-    return f"to fetch, {data_set.megabytes:g} MB"
+    return f"not fetched yet, {data_set.megabytes:g} MB"
 
 
 def _fetch_with_progress(wanted: DataSet, mirror: str) -> FetchResult:

@@ -71,19 +71,24 @@ def make_plot_option(what: str) -> Any:
 
 def make_people_option(default_text: str) -> Any:
     """Return the option `--people`."""
-    text = "Number of people expected to take part. The training is planned for it."
+    text = "Expected number of people who take part. The training is planned for this number."
     return make_option(text, default_text, "--people", min=1)
 
 
 def make_history_option(default_text: str) -> Any:
     """Return the option `--history`."""
-    text = "Items that a typical person has touched. The training is planned for it."
+    text = (
+        "Number of items that a typical person has touched. The training is planned for this "
+        "number."
+    )
     return make_option(text, default_text, "--history", min=1, hidden=True)
 
 
 def make_config_option(service: str) -> Any:
     """Return the option `--config`."""
-    return typer.Option("--config", help=f"Settings file, from `sottovoce {service} init`.")
+    return typer.Option(
+        "--config", help=f"Settings file that `sottovoce {service} init` has written."
+    )
 
 
 JsonFile = Annotated[
@@ -96,12 +101,13 @@ AccountsOption = Annotated[
     bool,
     typer.Option(
         "--accounts",
-        help="Reports need an account of the product, each of which sends one batch in an epoch.",
+        help="Only people with an account of the product can report, with one batch for each "
+        "account in an epoch.",
     ),
 ]
 HostOption = Annotated[
     str,
-    typer.Option("--host", help="Address to listen on; 0.0.0.0: all addresses.", hidden=True),
+    typer.Option("--host", help="Address to listen on; 0.0.0.0 means all.", hidden=True),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DataSource = Annotated[
@@ -110,8 +116,8 @@ DataSource = Annotated[
 HistoryColumns = Annotated[
     str | None,
     make_option(
-        "Names of the columns, such as user=who,item=what,timestamp=day. Only those named are "
-        "read.",
+        "Names of the file's columns, such as user=who,item=what,timestamp=day. Columns that are "
+        "not named here are not read.",
         "user, item, rating, timestamp",
         "--columns",
     ),
@@ -121,7 +127,7 @@ MinInteractions = Annotated[
     typer.Option(
         "--min-interactions",
         min=0,
-        help="Leave out people and items with fewer interactions than this; the paper uses 60.",
+        help="Leave out people and items with fewer interactions; the paper uses 60.",
     ),
 ]
 
@@ -129,7 +135,7 @@ MinInteractions = Annotated[
 ItemsFile = Annotated[
     Path | None,
     make_option(
-        "File with titles and tags of the items: a catalogue (.json), or a table (.csv, .tsv, "
+        "File with the titles and tags of the items: a catalogue (.json), or a table (.csv, .tsv, "
         ".parquet) with a column `item`.",
         "those of the data set",
         "--items",
@@ -138,25 +144,31 @@ ItemsFile = Annotated[
 ]
 SampleUsers = Annotated[
     int | None,
-    make_option("People to draw at random.", "all", "--sample-users", min=1, hidden=True),
+    make_option(
+        "Use only this many people, drawn at random.", "all", "--sample-users", min=1, hidden=True
+    ),
 ]
 SampleItems = Annotated[
-    int | None, make_option("Items to draw at random.", "all", "--sample-items", min=1, hidden=True)
+    int | None,
+    make_option(
+        "Use only this many items, drawn at random.", "all", "--sample-items", min=1, hidden=True
+    ),
 ]
 TagsOption = Annotated[
     bool,
-    typer.Option("--tags/--no-tags", help="Recommend with the items' tags.", hidden=True),
+    typer.Option("--tags/--no-tags", help="Use the items' tags for recommendations.", hidden=True),
 ]
 Seed = Annotated[
     int,
-    typer.Option("--seed", min=0, help="Seed of everything that is drawn at random.", hidden=True),
+    typer.Option("--seed", min=0, help="Seed of all random choices.", hidden=True),
 ]
 Seeds = Annotated[
     int,
     typer.Option(
         "--seeds",
         min=1,
-        help="Number of runs, with seeds from --seed on; shows mean and 95% interval.",
+        help="Number of runs, each with its own seed (--seed, --seed + 1, ...). Results are means "
+        "with a 95% confidence interval.",
     ),
 ]
 PRESET_HELP = f"Training preset: {', '.join(list_presets())}."
@@ -165,16 +177,16 @@ BudgetOption = Annotated[
     float | None,
     typer.Option(
         "--budget",
-        help="Local epsilon of one person, all reports together: it holds even if proxy and server "
-        "work together. The other settings are planned for it.",
+        help="Largest local epsilon of one person, for all reports together. It holds even if "
+        "proxy and server work together. Settings that you do not give are planned for it.",
     ),
 ]
 CentralBudgetOption = Annotated[
     float | None,
     typer.Option(
         "--central-budget",
-        help="Central epsilon of one person, all reports together: it holds if the proxy shuffles "
-        "honestly (delta 1e-6). The other settings are planned for it.",
+        help="Largest central epsilon of one person, for all reports together (delta 1e-6). It "
+        "holds if the proxy shuffles honestly. Settings that you do not give are planned for it.",
     ),
 ]
 Learn = Literal["names", "taste"]
@@ -185,8 +197,8 @@ LEARN_MECHANISMS: dict[Learn, str] = {"names": Named.name, "taste": Loudest.name
 def make_learn_option(default: str, *, hidden: bool = False) -> Any:
     """Return the option `--learn`, whose help shows this default."""
     return make_option(
-        "What reports tell: names of items, for what people touch now, or taste, for what they "
-        "like. Short for --mechanism.",
+        "What reports tell: `names` of items, to learn what people touch at present, or `taste`, "
+        "to learn what they like. Sets --mechanism to named or loudest.",
         default,
         "--learn",
         hidden=hidden,
@@ -231,7 +243,7 @@ def add_engine_options(command: Command) -> Command:
     from sottovoce.simulation.engines import AUTO_ENGINE, ENGINE_MODULES, list_engine_options
 
     names = ", ".join((AUTO_ENGINE, *ENGINE_MODULES))
-    text = f"what computes the reports: {names}. All give the same results"
+    text = f"program that computes the reports: {names}. All give the same results"
     options = {"engine": Setting("engine", str, default=AUTO_ENGINE, help=text)}
     for engine, settings in list_engine_options().items():
         for name, setting in settings.items():

@@ -106,11 +106,15 @@ def describe_settings(training: Settings) -> str:
     options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
     turns = "" if training.turns == training.epochs else f"{training.turns} of "
     dummies = f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else ""
+    model = (
+        ""
+        if training.asks_for_names
+        else f", factors {training.factors}, alpha {training.alpha:.3g}, ridge {training.ridge:.3g}"
+    )
     return (
         f"{training.mechanism}: epsilon {format_epsilon(training.epsilon)}, reports "
-        f"{training.reports} in each of {turns}{pluralize(training.epochs, 'epoch')}, factors "
-        f"{training.factors}, alpha {training.alpha:.3g}, ridge {training.ridge:.3g}{options}"
-        f"{dummies}"
+        f"{training.reports} in each of {turns}{pluralize(training.epochs, 'epoch')}{model}"
+        f"{options}{dummies}"
     )
 
 
@@ -140,8 +144,8 @@ def warn_about_few_candidates(negatives: int, untouched: NDArray[np.integer]) ->
     candidates = 1 + (min(max_untouched, negatives) if negatives else max_untouched)
     if candidates <= 10:
         print_note(
-            f"Note: HR@10 says nothing here: an item is ranked among {candidates} at most, so it "
-            "is always among the first 10."
+            f"Note: HR@10 is always 1 here and says nothing, because an item is ranked among at "
+            f"most {candidates} items."
         )
 
 
@@ -177,11 +181,11 @@ def describe_process(name: str, since: float, last_problem: str | None, now: flo
         now: Unix seconds.
     """
     complaint = (
-        "It has complained of nothing"
+        "Its log has no warnings"
         if last_problem is None
-        else f"Its last complaint: {last_problem}"
+        else f"The last warning in its log: {last_problem}"
     )
-    return f"{name} runs since {format_moment(since, now)}. {ensure_full_stop(complaint)}"
+    return f"{name} was started at {format_moment(since, now)}. {ensure_full_stop(complaint)}"
 
 
 def format_moment(seconds: float, now: float) -> str:

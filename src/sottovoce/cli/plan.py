@@ -2,6 +2,8 @@
 
 import time
 from dataclasses import asdict
+from math import ceil
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,26 +15,34 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     JsonFile,
+    Learn,
     Seed,
+    make_learn_option,
+    make_option,
 )
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import format_epsilon
 from sottovoce.simulation.outlook import (
+    DAYS_PER_WEEK,
     MAX_TESTED_PEOPLE,
     SHOP_KINDS,
+    NamesOutlook,
+    PlanOutlook,
     ShopOutlook,
     ShopResult,
+    make_names_outlook,
     make_shop_outlook,
 )
 from sottovoce.training import Budget
-from sottovoce.training.planning import PublicNumbers
+from sottovoce.training.naming import MIN_USEFUL_REPORTS, WANTED_REPORTS
+from sottovoce.training.planning import PublicNumbers, is_for_names
 
-SECONDS_PER_WEEK = 7 * 86_400
+SECONDS_PER_DAY = 86_400
 # Fraction of popularity's HR@10. Lists below it are clearly worse, so the difference is no noise.
 MIN_POPULARITY_RATIO = 0.9
 ACCOUNTS_NOTE = (
-    "With accounts: people who report in a week have logged in the week before; reports begin "
-    "with the second week. Every epsilon is for one account: its devices share its turns, if the "
+    "With accounts: people who report in an epoch have logged in the epoch before; reports begin "
+    "with the second epoch. Every epsilon is for one account: its devices share its turns, if the "
     "proxy counts honestly."
 )
 
@@ -40,33 +50,67 @@ ACCOUNTS_NOTE = (
 def plan(
     *,
     people: Annotated[
-        int, typer.Option(min=1, help="People who visit in a week and agree to take part.")
+        int,
+        typer.Option(min=1, help="Number of people who visit in a week and agree to take part."),
     ],
     items: Annotated[int, typer.Option(min=1, help="Number of items in the catalogue.")],
     history: Annotated[
-        float, typer.Option(min=1, help="Items that a typical person has touched.")
+        float, typer.Option(min=1, help="Number of items that a typical person has touched.")
     ] = 8,
+    newcomers: Annotated[
+        int | None,
+        make_option(
+            "Number of people who visit for the first time in a week and agree to take part.",
+            "required to learn names",
+            min=0,
+        ),
+    ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
+    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
     accounts: AccountsOption = False,
     json: JsonFile = None,
     seed: Seed = 0,
 ) -> None:
     """Say whether a shop is large enough, what it promises, and how good its lists become.
 
-    The planner's settings for these numbers are tried in six invented shops of this size: with 3, 6
-    and 10 tastes, sharp and blurred. HR@10 is the share of people whose left-out item is among the
-    ten best of the whole catalogue. An epoch is a week.
+    Names: a person sends few reports in a lifetime, so in the long run only new people report. The
+    command says how many reports an epoch then has, and how long it must be.
+
+    Taste: the planned training is simulated in six invented shops of this size, whose people have
+    3, 6 or 10 kinds of tastes, each distinct or blurred. HR@10 is the share of people whose
+    left-out item is among the ten best of the whole catalogue. An epoch takes at least a week.
 
     \b
     Examples:
-      sottovoce plan --people 20000 --items 500 --budget 10
-      sottovoce plan --people 2000 --items 300 --history 12 --budget 50 --json plan.json
-      sottovoce plan --people 200 --items 100 --budget 10 --central-budget 1
+      sottovoce plan --people 20000 --newcomers 1500 --items 500 --budget 10
+      sottovoce plan --people 2000 --items 300 --history 12 --budget 100 --json plan.json
+      sottovoce plan --people 200 --items 100 --budget 10 --central-budget 1 --learn taste
     """
     total_budget = Budget.from_options(budget, central_budget)
     if total_budget is None:
         raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
+    numbers = PublicNumbers(people, items, history)
+    learns_names = is_for_names(total_budget) if learn is None else learn == "names"
+    if not learns_names:
+        _plan_taste(numbers, total_budget, seed, json, accounts=accounts)
+        return
+    if newcomers is None:
+        raise SettingsError(
+            "a training of names lives on new people, because each sends few reports in a "
+            "lifetime: say how many come in a week (--newcomers), or plan for taste (--learn taste)"
+        )
+    names = make_names_outlook(numbers, newcomers, total_budget, accounts=accounts)
+    _print_plan(names, _describe_supply(names), _describe_names(names))
+    if names.verdict != "no":
+        output.print_line(_format_names_command(names))
+    output.write_json(json, _names_to_dict(names))
+
+
+def _plan_taste(
+    numbers: PublicNumbers, budget: Budget, seed: int, json: Path | None, *, accounts: bool
+) -> None:
+    """Print the plan of a training of taste, and how it did in invented shops."""
     began = time.monotonic()
     output.print_note(f"Trying the plan in {len(SHOP_KINDS)} invented shops ...")
 
@@ -77,23 +121,60 @@ def plan(
             f"popularity {shop.popularity:.3f} ({duration})"
         )
 
-    outlook = make_shop_outlook(
-        PublicNumbers(people, items, history), total_budget, seed, print_shop, accounts=accounts
-    )
-    device_texts = outlook.promise.summarize(outlook.privacy_report.training.reports)
-    for line in (
-        _describe_verdict(outlook),
-        _describe_privacy(outlook),
-        f"A device says: {' '.join(device_texts)}",
-        _describe_time(outlook),
-    ):
-        output.print_line(line)
-    if accounts:
-        output.print_line(ACCOUNTS_NOTE)
-    output.print_line(_format_setup_command(outlook) + " --accounts" * accounts)
+    outlook = make_shop_outlook(numbers, budget, seed, print_shop, accounts=accounts)
+    _print_plan(outlook, _describe_verdict(outlook), _describe_time(outlook))
+    output.print_line(_format_taste_command(outlook))
     output.results.print(_make_table(outlook))
     output.print_line(_describe_basis(outlook))
-    output.write_json(json, _outlook_to_dict(outlook))
+    output.write_json(json, _taste_to_dict(outlook))
+
+
+def _print_plan(outlook: PlanOutlook, verdict: str, duration: str) -> None:
+    """Print what plans of both kinds have."""
+    device_texts = outlook.promise.summarize(outlook.privacy_report.training.reports)
+    for line in (
+        verdict,
+        _describe_privacy(outlook),
+        f"A device says: {' '.join(device_texts)}",
+        duration,
+    ):
+        output.print_line(line)
+    if outlook.accounts:
+        output.print_line(ACCOUNTS_NOTE)
+
+
+def _describe_supply(outlook: NamesOutlook) -> str:
+    """Return in one sentence whether new people send enough reports of names."""
+    days = output.pluralize(outlook.epoch_days, "day")
+    reports = f"about {outlook.reports:,.0f} reports in an epoch of {days}"
+    source = f"{output.count_people(outlook.newcomers)} who are new in a week send {reports}"
+    if outlook.verdict == "yes":
+        return f"Yes: {source}, which say well what people touch now."
+    if outlook.verdict == "barely":
+        return (
+            f"Barely: {source}, and {WANTED_REPORTS:,} are wanted; lists of what people touch now "
+            "are rough."
+        )
+    needed = ceil(MIN_USEFUL_REPORTS * DAYS_PER_WEEK / outlook.epoch_days / outlook.reports_each)
+    return (
+        f"No: {source}, fewer than {MIN_USEFUL_REPORTS}; what people touch now cannot be learnt. "
+        f"It takes {output.count_people(needed)} who are new in a week, or a larger budget. "
+        "Without reports, devices make lists from tags."
+    )
+
+
+def _describe_names(outlook: NamesOutlook) -> str:
+    """Return what a report names, and how the reports of a person are spread, in words."""
+    settings, terms = outlook.settings, outlook.terms
+    crowd = f", longer if fewer than {outlook.min_clients:,} come" * (outlook.min_clients > 1)
+    return (
+        f"An epoch takes {output.pluralize(outlook.epoch_days, 'day')}{crowd}; each person's turns "
+        f"are spread over {output.pluralize(settings.epochs, 'epoch')}. In the first ones, the "
+        f"{output.count_people(outlook.present)} who are there at the beginning send about "
+        f"{outlook.first_reports:,.0f} reports more in each. A report names one of "
+        f"{outlook.public_numbers.items:,} items, or is one of {terms.parameters['names']:,} "
+        f"outcomes by chance: beyond {terms.max_items:,} items, people must be asked again."
+    )
 
 
 def _describe_verdict(outlook: ShopOutlook) -> str:
@@ -121,7 +202,7 @@ def _describe_verdict(outlook: ShopOutlook) -> str:
     )
 
 
-def _describe_privacy(outlook: ShopOutlook) -> str:
+def _describe_privacy(outlook: PlanOutlook) -> str:
     settings, report = outlook.settings, outlook.privacy_report
     figures = report.training
     text = (
@@ -157,19 +238,33 @@ def _describe_time(outlook: ShopOutlook) -> str:
     return f"{text}; the training takes {output.pluralize(weeks * settings.epochs, 'week')}."
 
 
-def _format_setup_command(outlook: ShopOutlook) -> str:
+def _format_taste_command(outlook: ShopOutlook) -> str:
     """Return the line with the command that sets up a server with the same plan."""
-    public_numbers, budget = outlook.public_numbers, outlook.budget
+    history = {"history": f"{outlook.public_numbers.history:.15g}"}
+    return _format_setup_command(outlook, DAYS_PER_WEEK, "taste", history) + " --ends"
+
+
+def _format_names_command(outlook: NamesOutlook) -> str:
+    """Return the line with the command that sets up a server with the same plan."""
+    return _format_setup_command(outlook, outlook.epoch_days, "names", {})
+
+
+def _format_setup_command(
+    outlook: PlanOutlook, epoch_days: int, kind: Learn, others: dict[str, str]
+) -> str:
+    budget = outlook.budget
     values = {
-        "people": f"{public_numbers.people}",
-        "history": f"{public_numbers.history:.15g}",
+        "people": f"{outlook.public_numbers.people}",
+        **others,
         "budget": budget.local and f"{budget.local:.15g}",
         "central-budget": budget.central and f"{budget.central:.15g}",
-        "epoch-seconds": f"{SECONDS_PER_WEEK}",
+        "learn": kind,
+        "epoch-seconds": f"{epoch_days * SECONDS_PER_DAY}",
         "min-clients": f"{outlook.min_clients}",
     }
     options = " ".join(f"--{name} {value}" for name, value in values.items() if value)
-    return f"To set it up: sottovoce server init FOLDER --catalogue FILE {options} --ends"
+    flags = " --accounts" * outlook.accounts
+    return f"To set it up: sottovoce server init FOLDER --catalogue FILE {options}{flags}"
 
 
 def _make_table(outlook: ShopOutlook) -> Table:
@@ -191,14 +286,32 @@ def _describe_basis(outlook: ShopOutlook) -> str:
     return f"{text} They have no tags, which cost no report and make lists better than this."
 
 
-def _outlook_to_dict(outlook: ShopOutlook) -> dict[str, Any]:
+def _plan_to_dict(outlook: PlanOutlook, kind: Learn, sentence: str) -> dict[str, Any]:
     return {
-        "verdict": outlook.verdict,
-        "sentence": _describe_verdict(outlook),
+        "learn": kind,
+        "sentence": sentence,
         "shop": asdict(outlook.public_numbers),
         "settings": outlook.settings.as_dict(),
         "privacy": outlook.privacy_report.as_dict(),
         "min_clients": outlook.min_clients,
+    }
+
+
+def _names_to_dict(outlook: NamesOutlook) -> dict[str, Any]:
+    return {
+        **_plan_to_dict(outlook, "names", _describe_supply(outlook)),
+        "verdict": outlook.verdict,
+        "newcomers": outlook.newcomers,
+        "epoch_days": outlook.epoch_days,
+        "reports_in_an_epoch": outlook.reports,
+        "first_reports_in_an_epoch": outlook.first_reports,
+    }
+
+
+def _taste_to_dict(outlook: ShopOutlook) -> dict[str, Any]:
+    return {
+        **_plan_to_dict(outlook, "taste", _describe_verdict(outlook)),
+        "verdict": outlook.verdict,
         "weeks_of_an_epoch": outlook.weeks,
         "better_after_epochs": outlook.better_after,
         "hr@10": {

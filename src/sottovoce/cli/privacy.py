@@ -39,22 +39,23 @@ def privacy(
     clients: Annotated[
         int | None,
         typer.Option(
-            help="Number of people who take part. Without it, only dummies are assumed to hide a "
-            f"person's reports, and settings are planned for {DEFAULT_CLIENTS:,} people."
+            help="Number of people who take part. Without this option, a person's reports are "
+            "assumed to be hidden by dummies only, and settings are planned for "
+            f"{DEFAULT_CLIENTS:,} people."
         ),
     ] = None,
     json: JsonFile = None,
     history: HistoryOption = None,
     delta: Annotated[
         float,
-        typer.Option(help="Delta of the results that have one; below 1 / number of people."),
+        typer.Option(help="Delta of (epsilon, delta)-privacy; choose it below 1 / --clients."),
     ] = DEFAULT_DELTA,
 ) -> None:
-    """Say what reporting costs in epsilon, in numbers and words.
+    """Compute the privacy cost (epsilon) of settings, in numbers and in words.
 
-    The output has the local epsilon and, with --clients, the epsilon after the shuffle. With a
-    budget, it also says which settings the planner chooses. The defaults shown are those of
-    `loudest`; `--preset` and `--mechanism` have their own.
+    Prints the local epsilon and, with --clients, the central epsilon, which holds after the
+    shuffle. With a budget, also prints the settings that the planner chooses. The defaults below
+    are those of `loudest`; other values of --preset and --mechanism have other defaults.
 
     \b
     Examples:
@@ -86,11 +87,11 @@ def privacy(
         )
     report = make_privacy_report(settings.event(items), crowd, delta)
     if total_budget is not None:
-        output.print_line(f"The planner takes {output.describe_settings(settings)}.")
+        output.print_line(f"The planner chooses {output.describe_settings(settings)}.")
     if clients is not None and crowd is not None and crowd < clients:
         output.print_line(
             f"Each of {clients:,} people takes part in {settings.turns} of {settings.epochs} "
-            f"epochs, drawn by their own device: an epoch has at least {crowd:,}."
+            f"epochs, which their device draws at random: an epoch has at least {crowd:,} people."
         )
     output.results.print(_make_table(settings.mechanism, report))
     output.print_line(report.statement())
@@ -103,7 +104,7 @@ def _make_table(mechanism: str, report: PrivacyReport) -> Table:
     if report.event.dummies:
         views.append("all others fake")
     table = Table(mechanism, *output.align_right("reports", *views))
-    missing = "no crowd given" if report.people is None else "nobody to hide among"
+    missing = "needs --clients" if report.people is None else "no other people"
     for figures in report.spans:
         cells = [format_epsilon(figures.pure, 6), format_epsilon(figures.local, 6)]
         cells += [

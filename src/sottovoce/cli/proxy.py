@@ -36,7 +36,7 @@ from sottovoce.settings import get_settings
 
 app = make_group(
     "proxy",
-    "Take sealed reports, hold them, shuffle them, forward them.",
+    "Run a proxy, which collects sealed reports, shuffles them and forwards them.",
     "proxy run --config my-proxy/proxy.toml",
 )
 
@@ -55,14 +55,19 @@ def init(
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
     secret_file: Annotated[
-        Path, typer.Option(help="File with this proxy's secret; copied into the folder.")
+        Path,
+        typer.Option(
+            help="File with this proxy's secret, from the server's operator; it is copied into the "
+            "folder."
+        ),
     ],
     crowd: dict[str, Any],
     relay: Annotated[
         bool,
         typer.Option(
             "--relay",
-            help="All clients have one address, that of a relay or a TLS proxy: do not limit it.",
+            help="Do not limit requests by address, because all come from one: that of a relay or "
+            "of a program that provides TLS.",
         ),
     ] = False,
     host: HostOption = Listen.host,
@@ -71,11 +76,11 @@ def init(
         int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
     ] = DEFAULT_WATCH_PORT,
 ) -> None:
-    """Write the settings of a new proxy, with every field explained. Overwrites nothing.
+    """Write the settings file of a new proxy, which explains every setting. Overwrites nothing.
 
-    The operator of the server, who should be somebody else, gives you its address, key and secret.
-    An epoch waits for --min-clients people, or for more if the terms ask for more. Says whether
-    the server answers; if not, the settings are written all the same.
+    The operator of the server, who should be somebody else, gives you its address, its key and your
+    secret. An epoch waits until --min-clients people have reported, or more if the terms ask for
+    more. The command then checks whether the server answers; the settings are written in any case.
 
     \b
     Example:
@@ -105,21 +110,22 @@ def init(
         # Ask after the settings are written: the server need not run yet.
         probe = probe_server(upstream, settings.key, None, time.time())
     config = f"--config {folder / SETTINGS_FILE}"
-    typer.echo(f"Settings written to {folder / SETTINGS_FILE}. Review them, then run:")
+    typer.echo(f"Settings written to {folder / SETTINGS_FILE}. Check them, then run:")
     typer.echo(f"sottovoce proxy run {config}")
     for problem in probe.problems:
         typer.echo(f"Not ready: {problem}")
     if not probe.problems:
-        typer.echo("The server answers, signs with this key and knows the secret.")
+        typer.echo("The server answers, signs with this key and accepts the secret.")
     else:
-        typer.echo(f"Once the proxy runs, `sottovoce proxy status {config}` asks again.")
+        typer.echo(f"When the proxy runs, check again with `sottovoce proxy status {config}`.")
 
 
 @app.command()
 def create_database(config: ConfigOption) -> None:
-    """Create an empty database for a proxy that has lost its own; `init` does it for a new proxy.
+    """Create an empty database for a proxy that has lost its own; a new proxy gets one by `init`.
 
-    Nothing is overwritten. What the old database held is lost: move it back instead if you can.
+    Overwrites nothing. Reports in the lost database are lost: if you still have its files, move
+    them back instead.
 
     \b
     Example:
@@ -132,7 +138,7 @@ def create_database(config: ConfigOption) -> None:
 
 @app.command()
 def run(config: ConfigOption) -> None:
-    """Run a proxy until SIGTERM or Ctrl-C. Every batch that it has acknowledged is on disk.
+    """Run a proxy until SIGTERM or Ctrl-C. Batches that it has acknowledged are kept on disk.
 
     \b
     Example:
@@ -160,11 +166,11 @@ def run(config: ConfigOption) -> None:
 
 @app.command()
 def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
-    """Show the state of the proxy: epoch, crowd, what is not handed in yet, server, disk.
+    """Show the state of the proxy: epoch, crowd, reports still to be sent, server, disk.
 
-    Reads its folder, and asks the proxy at [watch] and the server. Only for the proxy's operator:
-    the number of waiting batches would help an attacker. Exit code 0: all is well; 1: something
-    needs attention, and the output says what; 2: the state cannot be read.
+    Reads the proxy's folder, and asks the server and, at the address in [watch], the running proxy.
+    Show the output to nobody else: the number of waiting batches would help an attacker. The exit
+    code is 0 if all is well, 1 if something needs attention, and 2 if the state cannot be read.
 
     \b
     Example:
@@ -182,12 +188,12 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
 def describe_status(status: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
     """Yield lines about the state of the proxy, without `status.problems`."""
     if status.signed is None:
-        yield "No epoch yet: the proxy waits for the server's first."
+        yield "No epoch yet: the proxy waits for the first epoch of the server."
     else:
         yield from _describe_epoch(status, status.signed)
     for epoch in status.unsettled:
         yield (
-            f"Not handed in yet: {output.pluralize(epoch.reports, 'report')} of epoch "
+            f"Not sent yet: {output.pluralize(epoch.reports, 'report')} of epoch "
             f"{epoch.epoch}; the server has {epoch.delivered:,} of "
             f"{output.pluralize(epoch.chunks, 'chunk')}."
         )
@@ -201,20 +207,23 @@ def describe_status(status: ProxyStatus, settings: ProxySettings) -> Iterator[st
     if settings.origins:
         pages = ", ".join(settings.origins)
         tag = format_script_tag()
-        yield f"The widget, for pages of {pages} (PROXY is your public address): {tag}"
+        yield f"Tag of the widget for pages of {pages} (PROXY is your public address): {tag}"
         if settings.attester is not None:
             tag = format_script_tag(name=ACCOUNTS_SCRIPT)
-            yield f"And for tokens of their accounts: {tag}"
+            yield f"Tag of the script that fetches tokens for their accounts: {tag}"
     if not status.panel_fits:
         yield (
-            "The page's panel is of another catalogue than this epoch: visitors "
-            "see no curve now. Make one for this catalogue (docs/operators.md)."
+            "The panel of the page was made for another catalogue than that of this epoch, so "
+            "visitors see no learning curve. Make a panel for this catalogue (docs/operators.md)."
         )
     yield (
-        f"{status.free_bytes / 1e9:,.1f} GB are free in {settings.folder}; this epoch takes up to "
+        f"{status.free_bytes / 1e9:,.1f} GB are free in {settings.folder}; this epoch needs up to "
         f"{status.needed_bytes / 1e6:,.3g} MB more for its crowd."
     )
-    yield "There is nothing to back up: a copy would keep what mixing is meant to destroy."
+    yield (
+        "Do not back up the proxy: a copy would keep which reports are of the same person, which "
+        "mixing is meant to destroy."
+    )
 
 
 def _describe_epoch(status: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
@@ -228,18 +237,21 @@ def _describe_epoch(status: ProxyStatus, signed: SignedManifest) -> Iterator[str
         yield f"{name} asks for no reports, since {since}: {tokens}the training is finished."
         return
     if status.is_over:
-        yield f"{name} is over here; the next one comes from the server."
+        yield f"{name} is over on this proxy, which waits for the server's next epoch."
         return
     if now < manifest.closes:
         yield f"{name} is open since {since}; it closes at {until} at the earliest."
     else:
         ends = output.format_moment(manifest.ends, now)
-        yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
+        yield (
+            f"{name} should have closed at {until}, and is open until its crowd is complete. If "
+            f"the crowd is too small, it is discarded at {ends}."
+        )
     yield (
-        f"Batches that wait: {status.n_batches:,}; a crowd is {status.min_crowd:,}"
+        f"Waiting batches: {status.n_batches:,}; a crowd is {status.min_crowd:,}"
         f"{', so these are too few yet' * (status.n_batches < status.min_crowd)}. "
-        f"Dummies that are mixed in: {manifest.terms.dummies:,}."
+        f"Dummies to be mixed in: {manifest.terms.dummies:,}."
     )
     if signed.statements:
         times = output.pluralize(len(signed.statements), "time")
-        yield f"The server's key was replaced {times} since its first."
+        yield f"The server's signing key has been replaced {times}."

@@ -85,7 +85,7 @@ UP_DEFAULTS = {"epoch_seconds": 60, "min_clients": 100}
 )
 def up(
     folder: Annotated[
-        Path, typer.Argument(help="Folder for everything; created at the first start.")
+        Path, typer.Argument(help="Folder for all files; created at the first start.")
     ] = Path("sottovoce-up"),
     *,
     data: Annotated[
@@ -94,28 +94,29 @@ def up(
     ] = None,
     catalogue: Annotated[
         Path | None,
-        typer.Option(help=f"Instead of --data. {CATALOGUE_HELP}"),
+        typer.Option(help=f"{CATALOGUE_HELP} Instead of --data."),
     ] = None,
     columns: CatalogueColumns = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     people: Annotated[
-        int | None, make_people_option("those of the data set, or --min-clients")
+        int | None, make_people_option("number of people of the data set, or --min-clients")
     ] = None,
     trial: Annotated[
         bool,
         typer.Option(
             "--trial",
-            help=f"Try it alone: {COMPANIONS_PER_EPOCH} invented people report with you in every "
-            f"epoch of {TRIAL_DEFAULTS['epoch_seconds']} seconds. All who take part can see that.",
+            help=f"Make a trial for one person: {COMPANIONS_PER_EPOCH} invented people report with "
+            f"you in every epoch of {TRIAL_DEFAULTS['epoch_seconds']} seconds. Devices tell people "
+            "that this is a trial.",
         ),
     ] = False,
     accounts: Annotated[
         bool,
         typer.Option(
             "--accounts",
-            help="Reports need an account; each sends one batch in an epoch. Any name logs in "
-            "to a toy shop, whose address is printed.",
+            help="Only people with an account can report, with one batch for each account in an "
+            "epoch. Also run a toy shop in which any name can log in; its address is printed.",
         ),
     ] = False,
     service: dict[str, Any],
@@ -128,7 +129,9 @@ def up(
     origin: Annotated[
         list[str] | None,
         make_option(
-            "Address of a site whose own pages may use the proxy. May be repeated.", "none"
+            "Address of a site whose pages may use the proxy, such as https://shop.example. May "
+            "be repeated.",
+            "none",
         ),
     ] = None,
     learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
@@ -137,8 +140,8 @@ def up(
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C.
 
-    The first start makes their settings, and all options are for it. Later the settings count,
-    which you may edit: FOLDER/server/server.toml and FOLDER/proxy/proxy.toml.
+    The first start writes two settings files from the options: FOLDER/server/server.toml and
+    FOLDER/proxy/proxy.toml. Later starts take no options and read these files, which you may edit.
 
     \b
     Examples:
@@ -156,15 +159,15 @@ def up(
         if data is not None and catalogue is not None:
             raise SettingsError("give --data or --catalogue, not both")
         if catalogue is None and columns is not None:
-            raise SettingsError("--columns names the columns of --catalogue FILE; give that too")
+            raise SettingsError("--columns needs --catalogue FILE, whose columns it names")
         if trial and accounts:
             raise SettingsError(
                 "invented companions have no accounts: leave --accounts or --trial out"
             )
         if trial and (budget or central_budget or people):
             raise SettingsError(
-                "a trial has a plan of its own, in which you take part in every epoch: leave "
-                "--budget, --central-budget and --people out, or --trial"
+                "--trial makes its own plan, in which you take part in every epoch: leave out "
+                "--budget, --central-budget and --people, or --trial"
             )
         for address in origin or []:
             check_origin(address)
@@ -236,22 +239,22 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
     # A catalogue from a file has no histories of people.
     histories = "" if system.data else " --data HISTORIES.csv"
     for line in (
-        f"Proxy, for clients and browsers: {system.proxy}",
-        f"Server, for the proxy: {system.server}",
+        f"Address of the proxy, for clients and browsers: {system.proxy}",
+        f"Address of the server, for the proxy: {system.server}",
         f"Verification key: {key}",
         f"{ONE_OPERATOR_NOTICE} (docs/operators.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit}",
         f"  sottovoce swarm --up {folder} --clients {system.min_clients}{histories}",
         *_describe_embedding(folder, system, limit),
-        f"An epoch waits for reports of {output.count_people(system.min_clients)}.",
+        f"An epoch waits until {output.count_people(system.min_clients)} have reported.",
     ):
         typer.echo(line)
     if system.shop:
-        typer.echo(f"A toy shop, where any name logs in: {system.shop}")
+        typer.echo(f"A toy shop, in which any name can log in: {system.shop}")
     if system.trial:
         typer.echo(f"{TRIAL_SENTENCE} {COMPANIONS_PER_EPOCH} of them report in every epoch.")
-    typer.echo("Ctrl-C stops all of it.")
+    typer.echo("Ctrl-C stops everything.")
 
 
 def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
@@ -259,9 +262,9 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
     # Leave out the toy shop, which has its own page.
     sites = " or ".join(origin for origin in system.origins if origin != system.shop)
     if sites and system.shop:
-        yield f"In a page of {sites}: what {folder / 'server' / PAGE_FILE} has."
+        yield f"Copy the tags of {folder / 'server' / PAGE_FILE} into a page of {sites}."
     elif sites:
-        yield f"In a page of {sites} (examples/shop.html):"
+        yield f"Put these tags into a page of {sites} (examples/shop.html shows a whole page):"
         yield f"  {format_script_tag(system.proxy)}"
         yield (
             f'  <sottovoce-consent proxy="{system.proxy}" key="{system.key.hex()}" '
@@ -273,7 +276,7 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
 def demo(
     *,
     people: Annotated[
-        int, typer.Option(min=20, help="Number of invented people who report, new in each epoch.")
+        int, typer.Option(min=20, help="Number of new invented people who report in each epoch.")
     ] = PEOPLE_PER_EPOCH,
     films: Annotated[
         int, typer.Option(min=30, help="Number of real films in the catalogue.", hidden=True)
@@ -291,15 +294,16 @@ def demo(
     browser: Annotated[
         bool,
         typer.Option(
-            "--browser/--no-browser", help="Open the page in a browser, if there is a screen."
+            "--browser/--no-browser", help="Open the page in a browser if there is a screen."
         ),
     ] = True,
 ) -> None:
-    """Run a whole system here, with a page to take part in.
+    """Run a complete system on this machine, with invented people and a page for you.
 
-    Starts a server, a proxy and invented people who report to it, until Ctrl-C. Thousands of new
-    ones come in every epoch, and each sends one report, ever. The page recommends films on your own
-    device and shows everything that leaves it. On a busy machine fewer people report in time.
+    Runs a server, a proxy and invented people who report to it, until Ctrl-C. Thousands of new
+    people come in every epoch, and each of them sends one report and no more. On the page you can
+    take part yourself: your browser recommends films and shows everything that it sends. On a busy
+    machine, fewer people report in time.
 
     \b
     Examples:
@@ -361,26 +365,26 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
     central = format_epsilon(terms.promise().dummies_only, 2)
     typer.echo(f"The page: {address}")
     typer.echo(
-        f"In every epoch, {plan.epoch_seconds} seconds, up to {plan.people:,} new invented people "
+        f"In each epoch of {plan.epoch_seconds} seconds, up to {plan.people:,} new invented people "
         f"report: {20 * plan.people:,} in 20 epochs. The films are real."
     )
     typer.echo(
-        f"Privacy: one report of epsilon {training.epsilon:g} in a lifetime, yours too. Mixed with "
-        f"{training.dummies:,} random reports, it is {central} for what a server sees that does "
-        f"not work together with the proxy. {ONE_OPERATOR_NOTICE}."
+        f"Privacy: every person, also you, sends a single report of epsilon {training.epsilon:g}. "
+        f"The proxy mixes it with {training.dummies:,} random reports. A server that does not work "
+        f"together with the proxy learns at most epsilon {central}. {ONE_OPERATOR_NOTICE}."
     )
     typer.echo(
-        "HR@10: how often a film that was held back is among the first ten of a hundred, for "
-        "invented test people. Genres alone: the list that needs nobody's report. Popularity: what "
-        "most people have seen, with genres."
+        "Below, HR@10 is the share of invented test people whose left-out film is among the ten "
+        "best of a hundred: with the trained model, with genres alone (which need no reports), and "
+        "with popularity and genres."
     )
-    typer.echo("Ctrl-C stops all of it.")
+    typer.echo("Ctrl-C stops everything.")
 
 
 def _print_epoch(point: CurvePoint) -> None:
     popularity = "" if point.popularity is None else f", {point.popularity:.3f} popularity"
     typer.echo(
-        f"epoch {point.epoch:>2}  HR@10 {point.quality:.3f} with whispers, "
+        f"epoch {point.epoch:>2}  HR@10 {point.quality:.3f} with the model, "
         f"{point.tags_only:.3f} genres alone{popularity};  "
-        f"{point.people:,} people reported in the epoch before"
+        f"{point.people:,} people reported in the previous epoch"
     )

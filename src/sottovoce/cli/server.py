@@ -64,7 +64,7 @@ from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_
 
 app = make_group(
     "server",
-    "Open reports, update the model, publish the next epoch.",
+    "Run a server, which decrypts reports, updates the model and publishes epochs.",
     "server run --config my-server/server.toml",
 )
 catalogue_app = make_group(
@@ -79,12 +79,12 @@ epoch_app = make_group(
 )
 training_app = make_group(
     "training",
-    "Begin another training under the same service.",
+    "Begin another training with the same server, devices and catalogue.",
     "server training begin --config my-server/server.toml",
 )
 keys_app = make_group(
     "keys",
-    "Change the signing key; devices follow by themselves.",
+    "Replace the signing key; devices learn the new key by themselves.",
     "server keys rotate --config my-server/server.toml",
 )
 
@@ -93,12 +93,16 @@ SERVICE_SETTINGS = get_settings(ServerSettings) | get_settings(Participation)
 
 # What happens to a proxy's reports when the epoch is closed, by the crowd that it reported last.
 CLOSING_CONSEQUENCES: dict[str | None, str] = {
-    CROWD_ENOUGH: "it has its crowd, and its reports are counted.",
+    CROWD_ENOUGH: "enough people have reported; their reports are counted.",
     CROWD_SHORT: (
-        "its crowd is too small; it gives its reports up in {grace}, unless its crowd comes."
+        "too few people have reported; their reports are discarded unless more people report "
+        "within {grace}."
     ),
     CROWD_NONE: "it has no reports.",
-    None: "it has said nothing; what it hands in within {grace} is counted, if it has its crowd.",
+    None: (
+        "it has not contacted the server in this epoch; its reports are counted if enough people "
+        "have reported and it sends them within {grace}."
+    ),
 }
 
 ConfigOption = Annotated[Path, make_config_option("server")]
@@ -127,7 +131,10 @@ def init(
     people: Annotated[int | None, make_people_option("--min-clients")] = None,
     service: dict[str, Any],
     proxy: Annotated[
-        list[str] | None, make_option("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
+        list[str] | None,
+        make_option(
+            "Name of a proxy that may send reports. May be repeated.", "proxy", metavar="NAME"
+        ),
     ] = None,
     accounts: AccountsOption = False,
     preset: PresetOption = DEFAULT_PRESET,
@@ -138,14 +145,14 @@ def init(
         bool,
         typer.Option(
             "--ends",
-            help="End the training after these epochs; without it learning never ends.",
+            help="End the training after --epochs; by default it never ends.",
             hidden=True,
         ),
     ] = False,
     database: Annotated[
         str,
         typer.Option(
-            help="URL of the database, SQLite or PostgreSQL, in SQLAlchemy's form.", hidden=True
+            help="URL of the database (SQLite or PostgreSQL) as SQLAlchemy writes it.", hidden=True
         ),
     ] = ServerSettings.database,
     host: HostOption = Listen.host,
@@ -156,7 +163,7 @@ def init(
         int, typer.Option(min=0, max=65_535, help="Port for health and metrics.", hidden=True)
     ] = 8091,
 ) -> None:
-    """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
+    """Set up a server: keys, secrets of the proxies, settings and database. Overwrites nothing.
 
     \b
     Examples:
@@ -197,13 +204,13 @@ def init(
     keys = make_server(folder, items, settings, proxies, **service)
     count = output.pluralize(len(items.items), "item")
     tags = items.tags.format_kinds()
-    typer.echo(f"{count}; tags that devices recommend with: {tags}.", err=True)
+    typer.echo(f"The catalogue has {count}; tags for recommendations: {tags}.", err=True)
     typer.echo(f"Planned: {output.describe_settings(settings)}.", err=True)
-    typer.echo(f"{folder / SETTINGS_FILE} holds the settings, each explained.", err=True)
+    typer.echo(f"The settings are in {folder / SETTINGS_FILE}, with explanations.", err=True)
     for name in proxies:
         secret = folder / f"{name}.secret"
-        typer.echo(f"{secret} is for the operator of the proxy {name!r} alone.", err=True)
-    typer.echo("Devices need this verification key:", err=True)
+        typer.echo(f"Give {secret} only to the operator of the proxy {name!r}.", err=True)
+    typer.echo("Proxies and devices need this verification key:", err=True)
     typer.echo(keys.verification_key.hex())
 
 
@@ -214,9 +221,9 @@ def run(
     port: Annotated[int | None, _make_port_option("Port to listen on.")] = None,
     watch_port: Annotated[int | None, _make_port_option("Port for health and metrics.")] = None,
 ) -> None:
-    """Run a server until SIGTERM or Ctrl-C. Requests under way are finished first.
+    """Run a server until SIGTERM or Ctrl-C; running requests are completed first.
 
-    Several workers share one settings file, each at ports of its own.
+    Several servers (workers) may share a settings file; each needs its own --port and --watch-port.
 
     \b
     Examples:
@@ -261,10 +268,10 @@ def status(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Show the state of the service: epoch, what it waits for, counted reports, keys, catalogue.
+    """Show the state of the server: epoch, counted reports, training, catalogue, keys, proxies.
 
-    Reads the database and asks the worker at [watch]. Exit code 0: all is well; 1: something needs
-    attention, and the output says what; 2: the state cannot be read.
+    Reads the database and asks the running server at the address in [watch]. The exit code is 0 if
+    all is well, 1 if something needs attention, and 2 if the state cannot be read.
 
     \b
     Examples:
@@ -290,21 +297,25 @@ def backup(
         bool,
         typer.Option(
             "--with-epoch-key",
-            help="Also copy the encrypted key of the open epoch. Restored in time, no report is "
-            "lost. Together with the keys file, the copy can open that epoch's reports for ever.",
+            help="Also copy the encrypted key of the open epoch, so that its reports are not lost "
+            "if the copy is restored in time. With the copy and the keys file, anyone can decrypt "
+            "these reports for ever.",
         ),
     ] = False,
 ) -> None:
-    """Copy a SQLite database while the server runs. For PostgreSQL use pg_dump.
+    """Copy an SQLite database while the server runs. For PostgreSQL use pg_dump.
 
-    The keys file is not included: keep a copy of it in another place than this one.
+    The keys file is not included. Keep a copy of it, in another place than the copy of the
+    database.
 
     \b
     Example:
       sottovoce server backup --config my-server/server.toml monday.sqlite
     """
     back_up(ServerSettings.read(config).database, file, with_key=with_epoch_key)
-    output.print_line(f"{file} is the database of this moment. Keep the keys file elsewhere.")
+    output.print_line(
+        f"The database was copied to {file}. Keep the keys file in another place than the copy."
+    )
 
 
 @app.command("go-beyond")
@@ -313,17 +324,20 @@ def beyond(
     epoch: Annotated[
         int | None,
         typer.Argument(
-            min=1, help="Last epoch that proxies or devices have seen; the last that a proxy named."
+            min=1,
+            help="Newest epoch that proxies or devices have seen. By default, the newest epoch of "
+            "which a proxy has told the server.",
         ),
     ] = None,
     *,
     yes: YesOption = False,
 ) -> None:
-    """Continue after restoring a backup, with an epoch later than any that devices have seen.
+    """Continue after restoring a backup, with an epoch number that no device has seen.
 
-    Proxies and devices never go back to an earlier epoch; without this they would wait for ever.
-    The model is the one in the backup; reports since then are lost. Run the server for a minute
-    first: proxies then say which epoch they have seen, and a smaller number is refused.
+    Proxies and devices ignore epochs that are not newer than the newest they have seen. Without
+    this command they would ignore the restored server. The model is that of the backup; later
+    reports are lost. Run the server for a minute first, so that the proxies tell it which epochs
+    they have seen. A number below these is refused.
 
     \b
     Examples:
@@ -335,7 +349,8 @@ def beyond(
         # If no proxy has seen a later epoch, the command may be a mistake: ask the operator.
         if epoch is not None and not yes and not find_newest_seen(store, settings.proxies, now):
             question = (
-                "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"
+                "No proxy has seen a later epoch, so this may not be necessary. The reports of the "
+                "open epoch will be lost, and people have spent epsilon for them. Go on?"
             )
             typer.confirm(question, abort=True)
         number, contacts = go_beyond(store, epoch, now, settings.proxies)
@@ -355,16 +370,16 @@ def update(
     ] = False,
     retire_many: Annotated[
         bool,
-        typer.Option("--retire-many", help="Allow that more than half of the items are retired."),
+        typer.Option("--retire-many", help="Allow the file to retire more than half of the items."),
     ] = False,
 ) -> None:
-    """Make the catalogue equal to a file: add, rename, change tags and retire.
+    """Replace the catalogue by that of a file. Items that the file lacks are retired.
 
-    A retired item leaves the lists of a device at its next look, in any epoch. Until people report
-    on a new item, it is recommended by its tags. Devices keep retired items in their histories; the
-    model forgets them. A file that lacks more than half of the items may be an export that broke
-    off: it is refused without --retire-many. To get the present catalogue:
-    sottovoce server status --catalogue FILE
+    A device drops retired items from its lists when it next fetches the catalogue, at any time in
+    an epoch; it keeps them in its history. New items are recommended by their tags until people
+    have reported on them. A file that lacks more than half of the items may be a broken export, so
+    it is refused without --retire-many. To get the present catalogue: sottovoce server status
+    --catalogue FILE
 
     \b
     Examples:
@@ -373,26 +388,28 @@ def update(
     """
     wanted = read_catalogue_file(file, columns)
     with open_store(config) as (_, store):
-        version, difference = update_catalogue(
+        version, difference, items_left = update_catalogue(
             store, wanted, retire_many=retire_many, dry_run=dry_run
         )
     if not difference:
-        output.print_line("The catalogue is the same; nothing changes.")
+        output.print_line("The file is equal to the present catalogue; nothing was changed.")
     for line in describe_difference(difference):
         typer.echo(escape_control_characters(line))
     if difference and not dry_run:
         output.print_line(
-            f"Version {version} holds for lists within a minute, and for reports from the next "
-            "epoch on."
+            f"This is version {version} of the catalogue. Devices use it for lists within a "
+            "minute, and for reports from the next epoch on."
         )
+    output.print_line(f"{output.pluralize(items_left, 'more item')} may come in this training.")
 
 
 @epoch_app.command("close")
 def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
-    """Close the present epoch now, if its time is over and it only waits for its crowd.
+    """Close the present epoch if its time is over and it only waits for more people.
 
-    Reports are counted from proxies that have their crowd. Reports at other proxies are discarded
-    and stay charged, because a proxy never mixes fewer than a crowd.
+    Reports are counted from proxies to which enough people have reported. Other proxies discard
+    their reports, because a proxy never mixes reports of too few people. The epsilon of discarded
+    reports stays spent.
 
     \b
     Example:
@@ -402,16 +419,21 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
         # Check first whether the epoch can be closed, before asking the operator.
         close_epoch(store, time.time(), dry_run=True)
         if not yes:
-            question = "Reports without a crowd will be lost, and stay paid for. Close?"
+            question = (
+                "Proxies with too few people will discard their reports, whose epsilon stays "
+                "spent. Close?"
+            )
             typer.confirm(question, abort=True)
         number, crowds = close_epoch(store, time.time())
-    output.print_line(f"Epoch {number} is closed. Workers and proxies go on with their next beats.")
+    output.print_line(f"Epoch {number} is closed. Servers and proxies continue within seconds.")
     grace = output.format_duration(settings.grace_seconds)
     for name in settings.proxies:
         consequence = CLOSING_CONSEQUENCES[crowds.get(name)].format(grace=grace)
         output.print_line(f"Proxy {name}: {consequence}")
     if CROWD_ENOUGH not in crowds.values():
-        output.print_line(f"If no proxy gets its crowd within {grace}, the model stays as it is.")
+        output.print_line(
+            f"If no proxy has reports of enough people within {grace}, the model does not change."
+        )
 
 
 @training_app.command()
@@ -419,19 +441,22 @@ def begin(
     config: ConfigOption,
     *,
     random_start: Annotated[
-        bool, typer.Option("--random-start", help="Begin with a random model, not the last one.")
+        bool,
+        typer.Option("--random-start", help="Begin with a random model, not with the present one."),
     ] = False,
     cancel: Annotated[
         bool,
-        typer.Option("--cancel", help="Take back a training that was begun and had no epoch yet."),
+        typer.Option(
+            "--cancel", help="Cancel a training that was begun and has not had an epoch yet."
+        ),
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Begin another training after the present epoch, as [training] and [terms] now say.
+    """Begin another training after the present epoch, with [training] and [terms] as they are now.
 
-    The new training has its own id and terms. Devices keep recommending from the last model, ask
-    their owners, and report again only if they agree. After --cancel, also restore the previous
-    settings in the file.
+    The new training has its own id and terms. Devices go on recommending with the last model, ask
+    people to accept the new terms, and report again only if they accept. After --cancel, also
+    restore the previous settings in the file.
 
     \b
     Examples:
@@ -440,15 +465,18 @@ def begin(
     """
     if cancel:
         with open_store(config) as (_, store):
-            output.print_line(f"Training {cancel_training(store)} goes on.")
+            output.print_line(f"Canceled. Training {cancel_training(store)} continues.")
         return
     if not yes:
-        typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
+        typer.confirm(
+            "Every device will ask for consent to the new terms. Begin another training?",
+            abort=True,
+        )
     with open_store(config) as (settings, store):
         training = begin_training(store, settings, random_start=random_start)
     output.print_line(
-        f"Training {training.number}, {training.terms.training.hex()}, follows the present epoch. "
-        "Workers need no restart."
+        f"Training {training.number} ({training.terms.training.hex()}) begins after the present "
+        "epoch. Servers need no restart."
     )
 
 
@@ -460,15 +488,17 @@ def rotate(
         bool,
         typer.Option(
             "--newest-is-lost",
-            help="The newest key was never used and is lost: go on with the one in the keys file.",
+            help="Replace the key in the keys file although the database knows a newer one. Only "
+            "if the newer one is lost and has signed nothing.",
         ),
     ] = False,
 ) -> None:
-    """Change the signing key. The old key signs the new one and is then deleted.
+    """Replace the signing key. The old key signs the new one and is then deleted.
 
-    Copy the keys file to all workers and restart them. Devices and proxies follow by themselves.
-    Back up the new file before the next epoch is published: if it is lost, devices trust nothing
-    more. A keys file without the newest key is refused: copy the newest file first.
+    Copy the new keys file to all workers and restart them. Devices and proxies learn the new key by
+    themselves. Back up the new file before the next epoch is published: if the new key is lost, all
+    devices must be set up again. A keys file without the newest key is refused; copy the newest
+    file first.
 
     \b
     Example:
@@ -477,9 +507,9 @@ def rotate(
     with open_store(config) as (settings, store):
         keys = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
     output.print_line(
-        f"{settings.keys} holds the new key: copy it to all workers and restart them."
+        f"The new key is in {settings.keys}. Copy this file to all workers and restart them."
     )
-    output.print_line("New devices may pin this verification key:")
+    output.print_line("Set up new devices with this verification key:")
     typer.echo(keys.verification_key.hex())
 
 

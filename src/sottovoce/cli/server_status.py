@@ -21,12 +21,12 @@ def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[
             for name, reason in DROP_REASONS.items()
             if getattr(epoch, name)
         ]
-        tail = f"dropped: {', '.join(drops)}" if drops else "none were dropped"
+        tail = f"dropped: {', '.join(drops)}" if drops else "no reports were dropped"
         yield f"Epoch {epoch.epoch} counted {output.pluralize(epoch.reports, 'report')}; {tail}."
     yield _describe_training(status)
     terms = status.pending.training.terms
     if terms.accounts:
-        yield "A batch needs an account: what devices promise is for one account, not one device."
+        yield "Reports need an account. The privacy promise holds for an account, not a device."
     if terms.trial:
         yield TRIAL_SENTENCE
     yield from _describe_catalogue(status)
@@ -38,7 +38,7 @@ def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[
             "This server", status.running.since, status.running.last, status.now
         )
     if status.disk.free is not None:
-        yield f"{status.disk.free / 1e9:,.1f} GB are free where the database lies."
+        yield f"{status.disk.free / 1e9:,.1f} GB are free on the disk of the database."
     if status.epoch is not None and status.pending.training.number != status.epoch.training:
         yield f"Training {status.pending.training.number} begins after this epoch."
     command = (
@@ -46,7 +46,10 @@ def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[
         if settings.database.startswith("sqlite")
         else "`pg_dump --exclude-table-data=epoch_keys`"
     )
-    yield f"Back up the database ({command}) and {settings.keys.name} (once for each key) apart."
+    yield (
+        f"Back up the database ({command}), and in another place {settings.keys.name}, whenever "
+        "the key changes."
+    )
 
 
 def describe_contact(name: str, contact: ProxyContact | None, now: float) -> str:
@@ -58,16 +61,16 @@ def describe_contact(name: str, contact: ProxyContact | None, now: float) -> str
         now: Unix seconds.
     """
     if contact is None:
-        return f"Nothing was heard from proxy {name} yet."
+        return f"Proxy {name} has not contacted the server yet."
     moment = output.format_moment(contact.last_contact, now)
     epoch = f"epoch {contact.epoch}" if contact.epoch else "no epoch"
-    return f"Proxy {name} was heard last at {moment}, with {epoch}."
+    return f"Proxy {name} last contacted the server at {moment}, with {epoch}."
 
 
 def _describe_epoch(status: ServerStatus) -> Iterator[str]:
     epoch, now = status.epoch, status.now
     if epoch is None or status.manifest is None:
-        yield "No epoch yet: `sottovoce server run` opens the first."
+        yield "No epoch yet: `sottovoce server run` opens the first one."
         return
     name = f"Epoch {epoch.epoch} of training {epoch.training}"
     if status.waiting is None:
@@ -78,7 +81,8 @@ def _describe_epoch(status: ServerStatus) -> Iterator[str]:
         until = output.format_moment(epoch.closes, now)
         yield f"{name} is open since {since}; it closes at {until} at the earliest."
     elif epoch.state == OPEN:
-        yield f"{name} is open; its time was over at {output.format_moment(epoch.closes, now)}."
+        closes = output.format_moment(epoch.closes, now)
+        yield f"{name} should have closed at {closes}, and is still open."
         yield from _describe_open(status.waiting, status.manifest.terms.min_clients, now)
     else:
         yield f"{name} is closed since {output.format_moment(epoch.closed_at or 0.0, now)}."
@@ -88,13 +92,14 @@ def _describe_epoch(status: ServerStatus) -> Iterator[str]:
 def _describe_open(waiting: EpochWait, min_crowd: int, now: float) -> Iterator[str]:
     crowd = output.count_people(min_crowd)
     if waiting.short:
-        yield f"It waits for a crowd of {crowd} at {', '.join(waiting.short)}."
+        proxies = ", ".join(waiting.short)
+        yield f"It waits for reports of {crowd} at each of these proxies: {proxies}."
     elif not waiting.has_crowd:
-        yield f"It waits for a crowd of {crowd}: no proxy has one."
+        yield f"It waits for reports of {crowd}: no proxy has as many."
     if waiting.silent:
-        yield f"It has heard nothing of this epoch from {', '.join(waiting.silent)}."
+        yield f"No contact in this epoch from these proxies: {', '.join(waiting.silent)}."
     if waiting.is_over:
-        yield "It waits for nothing: a worker closes it with its next beat."
+        yield "It waits for nothing more: a worker closes it within seconds."
     else:
         yield f"It is closed at {output.format_moment(waiting.until, now)} in any case."
         yield "To close it now: `sottovoce server epoch close`"
@@ -104,17 +109,19 @@ def _describe_closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[s
     chunks = output.pluralize(epoch.chunks, "chunk")
     yield f"Counted so far: {output.pluralize(epoch.reports, 'report')} in {chunks}."
     if waiting.is_over:
-        yield "It waits for nothing: a worker applies it with its next beat."
+        yield "It waits for nothing more: a worker updates the model within seconds."
     else:
         until = output.format_moment(waiting.until, now)
-        yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
+        yield (
+            f"It waits for the reports of {', '.join(waiting.silent)}, until {until} at the latest."
+        )
 
 
 def _describe_training(status: ServerStatus) -> str:
     if status.epoch is None or status.manifest is None or status.training is None:
-        return "Nothing was learnt yet."
+        return "The training has not learnt anything yet."
     epochs = output.pluralize(status.epoch.epochs_done, "epoch")
-    text = f"Training {status.epoch.training} has learnt from {epochs}"
+    text = f"Training {status.epoch.training} has learnt {status.training.kind} from {epochs}"
     if status.is_endless:
         half_life = output.pluralize(status.training.settings.half_life, "epoch")
         return f"{text}; learning has no end (half-life {half_life})."
@@ -127,11 +134,11 @@ def _describe_training(status: ServerStatus) -> str:
 def _describe_catalogue(status: ServerStatus) -> Iterator[str]:
     pending, manifest = status.pending, status.manifest
     items = output.pluralize(pending.items, "item")
-    limit = f"at most {pending.training.terms.max_items:,} in this training"
+    limit = f"{pending.items_left:,} more may come in this training"
     yield f"Catalogue version {pending.version}: {items}, {limit}."
     if manifest is not None and manifest.catalogue != pending.catalogue.hash:
-        when = "already" if status.is_listed else "once a worker signs it"
-        yield f"Lists have it {when}; reports are made for it from the next epoch on."
+        when = "now" if status.is_listed else "as soon as a worker has signed it"
+        yield f"Devices use it for lists {when}, and for reports from the next epoch on."
     yield f"Tags: {pending.catalogue.tags.format_kinds()}."
 
 
@@ -143,6 +150,6 @@ def _describe_keys(status: ServerStatus) -> Iterator[str]:
         history += f"; made {output.format_moment(keys.created, status.now)}"
     yield f"Verification key: {status.verification_key.hex()} ({history})."
     if keys.problem is None:
-        yield "Keys file and database belong together."
+        yield "The keys file and the database belong together."
     if keys.is_newer:
-        yield "The keys file has a newer key, which signs from the next epoch on."
+        yield "The keys file has a newer key, which will sign from the next epoch on."

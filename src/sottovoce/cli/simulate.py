@@ -70,9 +70,9 @@ def simulate(
     split: Annotated[
         SplitRule,
         typer.Option(
-            help="Which item of each person is left out for testing: a random one, the latest, or "
-            "(date) the first one after a date. Training ends at that date; nine tenths of all "
-            "interactions lie before it."
+            help="Item of each person that is left out for testing. random: a random one; latest: "
+            "the latest one; date: the first one after the date before which nine tenths of all "
+            "interactions lie, and training uses only what is before that date."
         ),
     ] = "random",
     seeds: Seeds = 1,
@@ -89,7 +89,7 @@ def simulate(
     time: Annotated[
         bool | None,
         make_option(
-            "Recommend by the order of a history: the latest items count most.",
+            "Use the order of a history for recommendations: the latest items count most.",
             "yes with --split latest or date, if the data has times",
             "--time/--no-time",
             hidden=True,
@@ -99,15 +99,16 @@ def simulate(
         int,
         typer.Option(
             min=0,
-            help="Untouched items to rank the left-out item against; 0 means the whole catalogue.",
+            help="Number of untouched items among which the left-out item is ranked; 0: the whole "
+            "catalogue.",
             hidden=True,
         ),
     ] = 99,
     metrics: Annotated[
         str,
         typer.Option(
-            help="What to measure: hr, recall, precision, map, mrr, ndcg, coverage, novelty and "
-            "gini, each with the length of the list, separated by commas."
+            help="Metrics to measure, separated by commas: hr, recall, precision, map, mrr, ndcg, "
+            "coverage, novelty or gini, then @ and the length of the list."
         ),
     ] = ",".join((*PAPER_METRICS, "coverage@10")),
     sample_users: SampleUsers = None,
@@ -118,17 +119,18 @@ def simulate(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to save the model in after every epoch. A saved run is continued.",
+            help="Folder in which the model is saved after every epoch. If the folder has a saved "
+            "run, it is continued.",
             hidden=True,
         ),
     ] = None,
 ) -> None:
-    """Train on a data set as the devices of its people would.
+    """Train on a data set with simulated devices; print quality and privacy cost.
 
-    Prints quality and privacy cost. HR@10 is the share of people whose left-out item is among the
-    ten best of those it is ranked against. Devices also use tags and the order of a history, which
-    costs no report; the model alone is shown too. With a budget the planner chooses all settings
-    that you do not give. The defaults shown are those of `loudest` without a budget.
+    HR@10 is the share of people whose left-out item is among the ten best of those with which it is
+    ranked. Devices also recommend by tags and by the order of a history, which need no reports;
+    results without these are printed as well. With a budget, the planner chooses all settings that
+    you do not give. The defaults below are those of `loudest` without a budget.
 
     \b
     Examples:
@@ -243,7 +245,7 @@ def _print_runs(data: Interactions | Shards, runs: list[Run]) -> None:
     output.print_line(output.describe_settings(plan.settings))
     if plan.tags and data.tags is not None:
         kinds = build_tags(data.tags.tolist()).format_kinds()
-        output.print_line(f"Tags that devices recommend with: {kinds}.")
+        output.print_line(f"Tags that devices use for recommendations: {kinds}.")
     if people := runs[0].describe_people():
         output.print_line(people)
     mechanism = plan.settings.mechanism

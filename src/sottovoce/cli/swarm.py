@@ -23,20 +23,23 @@ def swarm(
     *,
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")],
     up: Annotated[
-        Path | None, typer.Option(help="Folder of `sottovoce up`; gives proxy, key and data.")
+        Path | None,
+        typer.Option(help="Folder of `sottovoce up`, whose proxy, key and data set are used."),
     ] = None,
     proxy: Annotated[
-        str | None, typer.Option(metavar="URL", help="Address of the proxy; instead of --up.")
+        str | None,
+        typer.Option(metavar="URL", help="Address of the proxy; with --key, instead of --up."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Verification key of the server; instead of --up.")
+        str | None,
+        typer.Option(help="Verification key of the server; with --proxy, instead of --up."),
     ] = None,
     data: Annotated[
         str | None,
         make_option(
-            "Data set with the histories of the clients: a name or a path. Its items are matched "
-            "with the catalogue by their ids.",
-            "the one of --up",
+            "Data set with the histories of the clients: a name or a path. The ids of its items "
+            "must be those of the catalogue.",
+            "the data set of --up",
         ),
     ] = None,
     columns: HistoryColumns = None,
@@ -46,26 +49,28 @@ def swarm(
         int,
         typer.Option(
             min=0,
-            help="Seed of the choice of people; reports are never seeded.",
+            help="Seed of the choice of people and test items; reports are never seeded.",
             hidden=True,
         ),
     ] = 0,
     wait: Annotated[
         float,
         typer.Option(
-            min=1, help="Seconds to wait for the server after all clients have sent.", hidden=True
+            min=1,
+            help="Seconds to wait for the next epoch after all clients have sent their reports.",
+            hidden=True,
         ),
     ] = 600.0,
 ) -> None:
-    """Drive many real clients, which take part in a live system.
+    """Run many real clients that take part in a live system, as a test.
 
-    Each client has a database and a ledger of its own, draws its noise from the operating system,
-    and seals each report. Clients of one process share a connection and the public files.
+    Each client has its own database and ledger, draws its noise from the operating system, and
+    seals each report. Clients of one process share a connection and the public files.
 
-    The server decides how many reports a client sends. An epoch ends when its time is over and
-    enough people have reported: set `sottovoce up --min-clients` to the number of clients. For
-    demos and tests only: clients accept the first terms they see and send at once, without the
-    random delay that hides when a device wakes up.
+    The server's terms say how many reports a client sends. An epoch ends when its time is over and
+    enough people have reported: set `sottovoce up --min-clients` to the number of clients. Only for
+    demos and tests: clients accept the first terms that they see, and send at once, without the
+    random delay that hides when a device is in use.
 
     \b
     Examples:
@@ -86,8 +91,9 @@ def swarm(
     # clients have sent.
     if system.min_clients not in (1, clients):
         output.print_note(
-            f"Note: an epoch waits for {output.count_people(system.min_clients)}, and there will "
-            f"be {clients:,}; to wait for all of them: sottovoce up ... --min-clients {clients}"
+            f"Note: an epoch waits for {output.count_people(system.min_clients)}, but there are "
+            f"{clients:,} clients. To wait for exactly these: sottovoce up ... --min-clients "
+            f"{clients}"
         )
     plan = SwarmPlan(system.proxy, system.key, clients, epochs, seed, wait, system.attest)
     with output.messages.status(f"reading {output.escape_markup(source)}"):
@@ -138,13 +144,15 @@ def _print_result(result: SwarmResult) -> None:
             if outcome != "sent"
         ]
         if others:
-            output.print_line(f"Epoch {epoch.epoch}, not sent: {', '.join(others)}.")
+            output.print_line(
+                f"Clients that sent nothing in epoch {epoch.epoch}: {', '.join(others)}."
+            )
     for problem in result.problems[:MAX_PROBLEMS]:
         output.print_line(f"Problem: {problem}")
     output.print_line(
-        f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
-        f"{SWARM_PROCESSES} processes. No ledger has more than epsilon "
+        f"{SWARM_PROCESSES} processes took {seconds['make']:.0f} s to make the clients and "
+        f"{seconds['drive']:.0f} s for the epochs. No client has spent more than epsilon "
         f"{format_epsilon(result.max_spent, 6)}."
     )
-    output.print_line("Clients sent at once, without jitter: for demos and tests.")
+    output.print_line("Clients sent at once, without the random delay: for demos and tests only.")
     output.print_line(result.privacy_report.statement())

@@ -241,13 +241,14 @@ class Loudest(Mechanism):
     directions_seed: int = 0
     block: int = setting(
         0,
-        "items in a block of directions, a power of two; 0 means the best for this epsilon",
+        "number of items in a block of directions, a power of two; 0: the best for this epsilon",
         min_value=0,
         max_value=MAX_BLOCK_SIZE,
     )
     loud: int = setting(
         0,
-        "number of loud directions, signs counted; 0 means the best for this epsilon",
+        "number of loud directions, where a direction counts once for each sign; 0: the best for "
+        "this epsilon",
         min_value=0,
     )
 

@@ -189,6 +189,7 @@ class Terms:
             items: The number of items of the catalogue.
         """
         mechanism = settings.build(items)
+        max_items = participation.max_items or min(2 * items, MAX_ITEMS)
         return cls(
             training=training,
             mechanism=settings.mechanism,
@@ -202,7 +203,7 @@ class Terms:
             hold=participation.hold,
             dummies=settings.dummies,
             factors=settings.factors,
-            max_items=participation.max_items or mechanism.limit_items(min(2 * items, MAX_ITEMS)),
+            max_items=mechanism.limit_items(max_items),
             accounts=participation.accounts,
             trial=participation.trial,
         )

@@ -22,12 +22,18 @@ class Rate:
     """Limits on the batches of one address. Addresses stay in memory and are never written."""
 
     batches_per_minute: float = setting(
-        60.0, "batches a minute on average; 0: no limit, and burst has no effect", min_value=0
+        60.0,
+        "maximum number of batches of one address per minute, on average; 0: no limit, and burst "
+        "has no effect",
+        min_value=0,
     )
-    burst: int = setting(10, "batches that may come at once", min_value=1)
+    burst: int = setting(
+        10, "maximum number of batches that one address may send at once", min_value=1
+    )
     per_epoch: int = setting(
         MAX_BATCHES_PER_HOUSEHOLD,
-        "batches in one epoch; 0: no limit, for a relay, behind which all have one address",
+        "maximum number of batches of one address in an epoch; 0: no limit, for a relay, behind "
+        "which all clients have the same address",
         min_value=0,
     )
 
@@ -72,35 +78,43 @@ class ProxySettings:
     verification_key: str
     min_clients: int = setting(
         100,
-        "people that must report before reports are mixed; the terms may require more",
+        "minimum number of people who must report before the proxy mixes and forwards reports; "
+        "the terms may require more",
         min_value=1,
     )
     max_batches: int = setting(
-        1_000_000, "batches that an epoch takes; further batches are answered 503", min_value=1
+        1_000_000,
+        "maximum number of batches in an epoch; further batches are answered with 503",
+        min_value=1,
     )
     max_bytes: int = setting(
         4 * 2**30,
-        "bytes of the sealed batches of an epoch; they take up to 4 times as many on the disk",
+        "maximum size of all batches of an epoch in bytes; on the disk they need up to 4 times "
+        "as much",
         min_value=1,
     )
     poll_seconds: float = setting(
         5.0,
-        "seconds between two rounds of work: ask the server, report the crowd, flush, forward",
+        "seconds between two rounds of work: ask the server for the next epoch, send the status, "
+        "mix, forward",
         above=0,
         max_value=86_400,
     )
     keep_models: int = setting(
         10,
-        "newest epochs whose models are kept, for clients that come late and the page's curve",
+        "number of the latest epochs whose models are kept, for clients that come late and for the "
+        "learning curve on the page",
         min_value=1,
     )
     chunk_reports: int = setting(
         MAX_CHUNK_REPORTS,
-        "reports in one request to the server",
+        "number of reports in one request to the server",
         min_value=1,
         max_value=MAX_CHUNK_REPORTS,
     )
-    log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
+    log_json: bool = setting(
+        default=False, help="whether to write each line of the log as a JSON object"
+    )
     origins: tuple[str, ...] = ()
     accounts_key: str | None = None
     rate: Rate = field(default_factory=Rate)

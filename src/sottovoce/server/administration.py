@@ -23,7 +23,7 @@ from sottovoce.server.transaction import APPLIED, OPEN, ProxyContact, Transactio
 
 def update_catalogue(
     store: ServerStore, wanted: Catalogue, *, retire_many: bool = False, dry_run: bool = False
-) -> tuple[int, Difference]:
+) -> tuple[int, Difference, int]:
     """Replace the newest catalogue by one with other items.
 
     Args:
@@ -34,8 +34,8 @@ def update_catalogue(
             needed.
 
     Returns:
-        The version of the new catalogue (the current version if nothing differs), and its
-        difference from the current one.
+        The version of the new catalogue (the current version if nothing differs), its difference
+        from the current one, and the number of items that it may still get.
 
     Raises:
         SettingsError: The new catalogue is not possible. Nothing was changed.
@@ -45,17 +45,32 @@ def update_catalogue(
         merged = merge_catalogues(pending.catalogue, wanted)
         difference = Difference.between(pending.catalogue, merged)
         if not difference:
-            return pending.version, difference
+            return pending.version, difference, pending.items_left
         if not retire_many and not dry_run:
             difference.check_retires_few(pending.items)
         changed = replace(pending, catalogue=merged, version=pending.version + 1)
+        _check_room(changed)
         changed.check()
         # Devices use the new catalogue for lists during the current epoch already, and refuse one
         # that the terms of this epoch do not allow.
         _check_current_terms(transaction, changed)
         if not dry_run:
             transaction.set_catalogue(changed.version, merged.hash, merged.raw)
-    return changed.version, difference
+    return changed.version, difference, changed.items_left
+
+
+def _check_room(pending: PendingConfig) -> None:
+    """Raise a `SettingsError` if the terms do not allow as many items."""
+    if pending.items_left >= 0:
+        return
+    training = pending.training
+    raise SettingsError(
+        f"the catalogue would have {pending.items:,} items, but the terms of training "
+        f"{training.number} allow {training.terms.max_items:,}. Nothing was changed. Leave "
+        f"{-pending.items_left:,} out, or begin a training with more room (`sottovoce server "
+        "training begin`) and add them when it has its first epoch. What was learnt stays; devices "
+        "ask their owners again"
+    )
 
 
 def _check_current_terms(transaction: Transaction, pending: PendingConfig) -> None:
@@ -180,8 +195,8 @@ def go_beyond(
         if not seen and epoch is None:
             raise SettingsError(
                 "no proxy has named an epoch that this database does not have: there is nothing to "
-                "go beyond, or no proxy was heard yet (`sottovoce server status`). If devices have "
-                "seen a later one, name it"
+                "go beyond, or no proxy has made contact yet (`sottovoce server status`). If "
+                "devices have seen a later one, name it"
             )
         min_epoch, wanted = seen or service.next_epoch, seen if epoch is None else epoch
         if not min_epoch <= wanted <= max_epoch:

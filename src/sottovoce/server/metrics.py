@@ -16,6 +16,7 @@ GAUGES = {
     "epoch": "Number of the latest epoch",
     "training": "Number of the latest epoch's training",
     "items": "Items in the catalogue of the latest epoch",
+    "items_left": "Items that the catalogue of the latest epoch may still get under its terms",
     "overdue_seconds": "Seconds since the latest epoch could have been closed; 0 before",
     "applied_epoch": "Number of the last applied epoch",
     "applied_reports": "Reports counted in the last applied epoch",
@@ -52,6 +53,7 @@ class Metrics(ServiceMetrics):
                 "epoch": latest.epoch if latest else 0,
                 "training": latest.training if latest else 0,
                 "items": manifest.items if manifest else 0,
+                "items_left": manifest.terms.max_items - manifest.items if manifest else 0,
                 "overdue_seconds": max(now - latest.closes, 0.0) if latest and is_running else 0.0,
                 **{f"applied_{name}": getattr(applied, name, 0) for name in APPLIED_FIELDS},
             }

@@ -44,6 +44,11 @@ class PendingConfig:
         """The number of items in the catalogue."""
         return len(self.catalogue.items)
 
+    @property
+    def items_left(self) -> int:
+        """The number of items that the catalogue may still get; negative if it has too many."""
+        return self.training.terms.max_items - self.items
+
     def check(self) -> None:
         """Raise a `SettingsError` if no valid manifest can have this configuration."""
         # Any keys will do here: only the sizes and bounds of the manifest are checked.

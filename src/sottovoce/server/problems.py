@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sottovoce.protocol.contact import describe_clock_skew
 from sottovoce.server.epochs import is_in_future
+from sottovoce.server.training import Training
 from sottovoce.server.transaction import CLOSED, OPEN, Epoch, ProxyContact
 from sottovoce.server.waiting import EpochWait
 
@@ -14,6 +15,8 @@ MAX_SILENCE_SECONDS = 600.0
 # Duplicates and undecodable reports are mentioned only if they are more than this share of the
 # reports of an epoch.
 MAX_DROPPED_SHARE = 0.01
+# A catalogue is nearly full if less than this share of the room that it had is left.
+MIN_ROOM_SHARE = 1 / 3
 # Why reports were dropped: the rest of a sentence about them, by the field of `Epoch` with their
 # number.
 DROP_REASONS = {
@@ -28,17 +31,19 @@ def find_problems(
     epoch: Epoch | None,
     wait: EpochWait | None,
     contacts: Mapping[str, ProxyContact | None],
+    catalogue_problem: str | None,
     now: float,
     *,
     silent_since: float,
     watched_since: float = 0.0,
 ) -> dict[str, str | None]:
-    """Return what is wrong with the latest epoch and the proxies, by name.
+    """Return what is wrong with the latest epoch, the proxies and the catalogue, by name.
 
     Args:
         epoch: The latest epoch.
         wait: What the latest epoch waits for.
         contacts: The last contact with each proxy of the settings; None if there was none.
+        catalogue_problem: The result of `describe_room` for the newest catalogue and training.
         now: Unix seconds.
         silent_since: Unix seconds from which on the silence of a proxy without any contact counts.
         watched_since: Unix seconds from which on the silence of all other proxies counts.
@@ -46,7 +51,7 @@ def find_problems(
     Returns:
         A text for each name, `proxy/NAME` for a proxy; None where nothing is wrong.
     """
-    problems: dict[str, str | None] = {"future epoch": None}
+    problems: dict[str, str | None] = {"catalogue": catalogue_problem, "future epoch": None}
     if epoch is not None and is_in_future(epoch, now):
         problems["future epoch"] = (
             f"epoch {epoch.epoch} opens in the future, so a clock was wrong when it was published, "
@@ -72,6 +77,24 @@ def find_problems(
     return problems
 
 
+def describe_room(items: int, training: Training) -> str | None:
+    """Return that a catalogue is nearly full; None if the training has room for more items.
+
+    Args:
+        items: Number of items in the catalogue.
+        training: The training of the next epoch.
+    """
+    max_items = training.terms.max_items
+    room, left = max_items - training.items, max_items - items
+    if left >= MIN_ROOM_SHARE * room:
+        return None
+    return (
+        f"the catalogue has {items:,} items, and the terms of training {training.number} allow "
+        f"{max_items:,}: {left:,} more. Before it is full, begin a training with more room "
+        "(`sottovoce server training begin`); devices ask their owners again"
+    )
+
+
 def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: float) -> str | None:
     """Return what is wrong with a proxy; None if nothing is.
 
@@ -83,16 +106,16 @@ def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: floa
     if contact is None:
         if silent_seconds <= PROXY_GRACE_SECONDS:
             return None
-        return f"nothing was heard from proxy {name} yet: does it run, and reach this server?"
+        return f"proxy {name} has not contacted this server yet: does it run, and reach the server?"
     if silent_seconds > MAX_SILENCE_SECONDS:
         minutes = f"{MAX_SILENCE_SECONDS / 60:.0f} minutes"
-        return f"nothing was heard from proxy {name} for {minutes}: does it run?"
+        return f"proxy {name} has not contacted this server for {minutes}: does it run?"
     if contact.refusal:
         return f"proxy {name}: {contact.refusal}"
     if contact.has_duplicate:
         return (
-            f"two processes speak as proxy {name}, and only the older one is heard: stop one, or "
-            "give each a name and a secret of its own ([proxies])"
+            f"two processes use the secret of proxy {name}, and only the older one is accepted: "
+            "stop one, or give each its own name and secret ([proxies])"
         )
     if contact.earlier_database:
         return (
@@ -118,15 +141,15 @@ def describe_idle_workers(epoch: Epoch, wait: EpochWait, then: float) -> str | N
         return None
     action = "closed" if epoch.state == OPEN else "applied"
     return (
-        f"epoch {epoch.epoch} could be {action}, and no worker does it; does one run, with the "
-        "newest keys file, and what does its log say?"
+        f"epoch {epoch.epoch} could be {action}, but no worker does it: check that a worker runs "
+        "with the newest keys file, and read its log"
     )
 
 
 def describe_dropped_reports(epoch: Epoch) -> list[str]:
-    """Return sentences about reports of an applied epoch that were dropped or did not come."""
+    """Return sentences about an applied epoch that counted no reports, or dropped some."""
     if not epoch.reports:
-        return [f"epoch {epoch.epoch} came to nothing: no reports were counted"]
+        return [f"epoch {epoch.epoch} counted no reports"]
     # A few come from a proxy that repeats a chunk, or from one faulty client: that is usual.
     is_usual = epoch.duplicates + epoch.undecodable <= MAX_DROPPED_SHARE * epoch.reports
     ignored = ["duplicates", "undecodable"] if is_usual else []

@@ -31,7 +31,8 @@ from sottovoce.server.key_chain import check_may_sign, find_key_problem, may_sig
 from sottovoce.server.keys import Keys
 from sottovoce.server.metrics import Metrics
 from sottovoce.server.opening import Opener
-from sottovoce.server.problems import MAX_SILENCE_SECONDS, find_problems
+from sottovoce.server.pending import load_catalogue
+from sottovoce.server.problems import MAX_SILENCE_SECONDS, describe_room, find_problems
 from sottovoce.server.publisher import Publisher
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
@@ -42,9 +43,9 @@ from sottovoce.service.tls import describe_expiring
 from sottovoce.storage.files import describe_full_disk
 
 TWO_PROCESSES_TEXT = (
-    "another process speaks with this proxy's secret, and has done so for longer: the server hears "
-    "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
-    "are meant, give each a name and a secret of its own ([proxies] of the server)"
+    "an older process uses this proxy's secret, and the server accepts only that one. If it is a "
+    "copy, stop one of them: the other is accepted within two minutes. If both are intended, give "
+    "each its own name and secret ([proxies] of the server)"
 )
 
 
@@ -77,6 +78,9 @@ class Server:
         self._is_scrubbed = False
         self._has_signed_shelf = False
         self._began: float | None = None
+        # The newest catalogue, and the number of its items.
+        self._counted_catalogue = b""
+        self._items = 0
 
     # Methods that the heartbeat calls.
 
@@ -179,6 +183,7 @@ class Server:
             wait = (
                 None if latest is None else get_epoch_wait(transaction, latest, self._settings, now)
             )
+            catalogue_problem = self._find_catalogue_problem(transaction)
         refused = {
             f"proxy/{name}" for name, contact in contacts.items() if contact and contact.refusal
         }
@@ -188,11 +193,27 @@ class Server:
         }
         # The silence of a proxy counts only from the start of this worker on.
         problems |= find_problems(
-            latest, wait, contacts, now, silent_since=began, watched_since=began
+            latest,
+            wait,
+            contacts,
+            catalogue_problem,
+            now,
+            silent_since=began,
+            watched_since=began,
         )
         for name, text in problems.items():
             level = logging.ERROR if name in refused else logging.WARNING
             self.troubles.update(name, text, level=level)
+
+    def _find_catalogue_problem(self, transaction: Transaction) -> str | None:
+        training, newest = transaction.find_training(), transaction.find_catalogue()
+        if training is None or newest is None:
+            return None
+        # Decoding a large catalogue at every tick would take too long.
+        if self._counted_catalogue != newest.sha256:
+            self._items = len(load_catalogue(transaction, newest.sha256).items)
+            self._counted_catalogue = newest.sha256
+        return describe_room(self._items, training)
 
     def _get_contacts(self, transaction: Transaction) -> dict[str, ProxyContact | None]:
         contacts = transaction.get_contacts()

@@ -48,34 +48,45 @@ class ServerSettings:
     training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT_PRESET))
     epoch_seconds: int = setting(
         86_400,
-        "shortest length of an epoch in seconds; then it waits for its crowd",
+        "minimum length of an epoch in seconds; it stays open longer if too few people have "
+        "reported",
         min_value=1,
         max_value=10**9,
     )
     grace_seconds: float = setting(
         3_600.0,
-        "seconds to wait for a silent proxy, again after each of its chunks; ten times this in all",
+        "seconds to wait for a silent proxy when an epoch is over, counted from its last chunk; "
+        "ten times as long in all",
         min_value=0,
     )
     row_limit: float = setting(
         DEFAULT_ROW_LIMIT,
-        "against attackers: how far an item may move in an epoch, in multiples of the distance "
-        "that three quarters of the moving items stay within; 0: no limit",
+        "limit on how far one item's vector may move in an epoch, against attackers; 1 is the "
+        "upper quartile of the distances of all items that move; 0: no limit",
         min_value=0,
     )
-    keep_epochs: int = setting(100, "epochs whose models and sums are kept", min_value=1)
+    keep_epochs: int = setting(
+        100, "number of the latest epochs whose models and sums are kept", min_value=1
+    )
     terms: Participation = field(default_factory=Participation)
     max_chunks: int = setting(
-        100_000, "chunks that one proxy may hand in for one epoch", min_value=1
+        100_000, "maximum number of chunks that one proxy may send for one epoch", min_value=1
     )
     max_bytes: int = setting(
-        5 * 2**30, "bytes that one proxy may hand in for one epoch", min_value=1
+        5 * 2**30, "maximum number of bytes that one proxy may send for one epoch", min_value=1
     )
-    openers: int = setting(0, "processes that open reports; 0: one for each core", min_value=0)
+    openers: int = setting(
+        0, "number of processes that decrypt reports; 0: one for each core", min_value=0
+    )
     heartbeat: float = setting(
-        5.0, "seconds between two checks of what is due", above=0, max_value=86_400
+        5.0,
+        "seconds between two checks whether an epoch can be closed or published",
+        above=0,
+        max_value=86_400,
     )
-    log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
+    log_json: bool = setting(
+        default=False, help="whether to write each line of the log as a JSON object"
+    )
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
     watch: Watch = field(default_factory=lambda: Watch(port=8091))
 

@@ -20,6 +20,7 @@ from sottovoce.server.problems import (
     PROXY_GRACE_SECONDS,
     describe_dropped_reports,
     describe_idle_workers,
+    describe_room,
     find_problems,
 )
 from sottovoce.server.settings import ServerSettings
@@ -111,7 +112,7 @@ class ServerStatus:
     heartbeat: float
     """Seconds between the ticks of a worker."""
     running: ProcessState | str
-    """State of the worker at the [watch] address of the settings, or why it is not known."""
+    """State of the worker at the [watch] address, or a message that says why there is none."""
     disk: Disk
     epoch: Epoch | None = None
     """The latest epoch; None before the first."""
@@ -125,9 +126,9 @@ class ServerStatus:
     is_listed: bool = False
     """Whether a worker has signed the newest catalogue for lists."""
     settings_problem: str | None = None
-    """Why no worker could start with the settings file as it is now; None if one could."""
+    """The reason why no worker can start with the present settings file; None if one can."""
     expiring_certificates: str | None = None
-    """Which certificates must be renewed; None if all are well."""
+    """A message that names the certificates to renew; None if no certificate expires soon."""
     contacts: Mapping[str, ProxyContact | None] = field(default_factory=dict)
     """The last contact with each proxy; None if there was none."""
 
@@ -191,7 +192,12 @@ class ServerStatus:
         ]
         if epoch is not None:
             others += find_problems(
-                epoch, wait, self.contacts, self.now, silent_since=epoch.opens
+                epoch,
+                wait,
+                self.contacts,
+                describe_room(self.pending.items, self.pending.training),
+                self.now,
+                silent_since=epoch.opens,
             ).values()
         if epoch is not None and wait is not None:
             grace = max(WORKER_GRACE_TICKS * self.heartbeat, MIN_WORKER_GRACE_SECONDS)
@@ -226,6 +232,8 @@ class ServerStatus:
                 "training": self.pending.training.number,
                 "catalogue_version": self.pending.version,
                 "items": self.pending.items,
+                "max_items": self.pending.training.terms.max_items,
+                "learns": self.pending.training.kind,
             },
             "epoch": None,
             "last_epochs": [_get_totals(epoch) for epoch in self.last_epochs],

@@ -3,7 +3,7 @@
 import json
 import os
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 from sottovoce.core import MECHANISMS, Mechanism, Shape
 from sottovoce.protocol import Terms
@@ -24,6 +24,11 @@ class Training:
     """Number of items when the training began. Options chosen for it stay, as devices agreed."""
     random_start: bool
     """Whether the first model is random. Otherwise it comes from the previous training."""
+
+    @property
+    def kind(self) -> Literal["names", "taste"]:
+        """What the training learns: what people touch now, or what they like."""
+        return "names" if self.terms.asks_for_names else "taste"
 
     @classmethod
     def create(

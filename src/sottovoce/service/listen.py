@@ -24,31 +24,46 @@ class Listen:
     host: str = "127.0.0.1"
     port: int = 8080
     certificate: Path | None = None
-    """PEM file of the certificate chain. Without it, something in front must speak TLS."""
+    """PEM file of the certificate chain. Without it, a program in front must provide TLS."""
     private_key: Path | None = None
     client_authority: Path | None = None
-    """PEM file of authorities. A client must show a certificate that one of them has signed."""
+    """PEM file of authorities. A client must present a certificate that one of them signed."""
     header_bytes: int = setting(
         16_384,
-        "bytes of a request's first line and headers; more are answered 431",
+        "maximum size of a request's first line and headers in bytes; a larger request is answered "
+        "with 431",
         min_value=1_024,
     )
-    header_fields: int = setting(64, "headers of a request; more are answered 431", min_value=8)
-    header_seconds: float = setting(
-        10.0, "seconds for a request's headers, and for the TLS handshake; then 408", above=0
+    header_fields: int = setting(
+        64, "maximum number of headers of a request; more are answered with 431", min_value=8
     )
-    body_seconds: float = setting(30.0, "seconds for a request's body; then 408", above=0)
+    header_seconds: float = setting(
+        10.0,
+        "seconds in which the headers of a request must arrive, and the TLS handshake must end; "
+        "after that the answer is 408",
+        above=0,
+    )
+    body_seconds: float = setting(
+        30.0,
+        "seconds in which the body of a request must arrive; after that the answer is 408",
+        above=0,
+    )
     idle_seconds: float = setting(
-        15.0, "seconds that a connection is kept idle, or with an unread answer", above=0
+        15.0,
+        "seconds after which an idle connection, or one whose client does not read the answer, "
+        "is closed",
+        above=0,
     )
     connections: int = setting(
         4_096,
-        "connections at once, if file descriptors suffice; a further one replaces the longest idle",
+        "maximum number of open connections, fewer if the process may open fewer files; one more "
+        "replaces the connection that has been idle for longest",
         min_value=8,
     )
     connections_per_address: int = setting(
         64,
-        "connections of one address (IPv6: one /56) at once; 0: no limit, for use behind a relay",
+        "maximum number of open connections of one address (IPv6: one /56); 0: no limit, for use "
+        "behind a relay",
         min_value=0,
     )
 
@@ -58,14 +73,14 @@ class Listen:
             raise SettingsError(f"port must be from 0 to 65535, not {self.port}", setting="port")
         if self.certificate is None and (self.private_key or self.client_authority):
             raise SettingsError(
-                "private_key and client_authority mean nothing without a certificate: "
-                "name one, or leave them out and let something in front speak TLS",
+                "private_key and client_authority have no effect without a certificate: name one, "
+                "or leave them out and let a program in front provide TLS",
                 setting="private_key" if self.private_key else "client_authority",
             )
         for name in ("certificate", "private_key", "client_authority"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
-                raise SettingsError(f"{name}: {path} must be a file that can be read", setting=name)
+                raise SettingsError(f"{name}: {path} must be a file that exists", setting=name)
 
     def bind(self, option: str = "") -> list[socket.socket]:
         """Return listening sockets, one for each address of the host.
@@ -110,7 +125,7 @@ class Listen:
                 context.load_verify_locations(self.client_authority)
             except (OSError, ValueError) as error:
                 raise SettingsError(
-                    f"{self.client_authority}: no certificate of an authority: {error}"
+                    f"{self.client_authority}: this is no PEM file of an authority: {error}"
                 ) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
@@ -122,9 +137,9 @@ class Watch(Listen):
 
     table = "watch"
     port: int = 8081
-    connections: int = setting(32, "connections at once", min_value=8)
+    connections: int = setting(32, "maximum number of open connections", min_value=8)
     connections_per_address: int = setting(
-        0, "connections of one address at once; 0: no limit", min_value=0
+        0, "maximum number of open connections of one address; 0: no limit", min_value=0
     )
 
     def check_ports_differ(self, public: Listen) -> None:
@@ -134,6 +149,6 @@ class Watch(Listen):
         """
         if self.port == public.port != 0:
             raise SettingsError(
-                f"the service and its health and metrics need two ports, both are {self.port}",
+                f"listen.port and watch.port must differ, but both are {self.port}",
                 setting=f"{self.table}.port",
             )

@@ -1,18 +1,23 @@
-"""An estimate of whether a shop is large enough: its real plan, tried in invented shops.
+"""An estimate of whether a shop is large enough, for both kinds of reports.
 
-The invented shops have the shop's numbers of people and items. Nobody knows the tastes of a shop's
-people before it learns, so several kinds are tried: few tastes or many, sharp or blurred. The
-differences between their results show how uncertain the estimate is.
+A plan of tastes is tried in invented shops with the shop's numbers of people and items. Nobody
+knows the tastes of a shop's people before it learns, so several kinds are tried: few tastes or
+many, sharp or blurred. The differences between their results show how uncertain the estimate is.
+
+A plan of names is not tried, because invented people have no days on which they touch one thing and
+not another. What counts is the supply: a person sends few reports in a lifetime, so in the long run
+all reports come from new people.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 from typing import Literal
 
 import numpy as np
 
+from sottovoce.core import Loudest, Named
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import LENGTH_SIGMA, shop
@@ -24,13 +29,15 @@ from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState
-from sottovoce.training import Budget, Participation, Settings, plan_training
+from sottovoce.training import Budget, Participation, Settings, plan_open_ended, plan_training
+from sottovoce.training.naming import MIN_USEFUL_REPORTS, WANTED_REPORTS, choose_epoch_days
 from sottovoce.training.planning import PublicNumbers
 
 Verdict = Literal["yes", "barely", "no", "unknown"]
 
 # The invented shops: the number of tastes, and the share of a history that is the person's own.
 SHOP_KINDS = tuple((tastes, focus) for tastes in (3, 6, 10) for focus in (0.6, 0.8))
+DAYS_PER_WEEK = 7
 # Number of items in a recommended list.
 LIST_LENGTH = 10
 # The largest number of people in each shop whose lists are measured.
@@ -76,23 +83,20 @@ class Range:
 
 
 @dataclass(frozen=True)
-class ShopOutlook:
-    """The plan of a shop, its privacy, its duration, and how good lists were in invented shops."""
+class PlanOutlook:
+    """A plan for a shop, and its privacy."""
 
     public_numbers: PublicNumbers
     budget: Budget
     settings: Settings
-    simulated: int
-    """Number of people in each invented shop: all of the real shop, or as many as time allows."""
-    shops: list[ShopResult]
-    accounts: bool = False
+    accounts: bool = field(default=False, kw_only=True)
     """Whether reports need accounts; the promise is then for one account."""
 
     @property
     def min_clients(self) -> int:
         """The least crowd that the terms can promise to devices.
 
-        It is the number of people who report in a week, but not below the usual minimum. With
+        It is the number of people who report in an epoch, but not below the usual minimum. With
         dummies it is 1.
         """
         if self.settings.dummies:
@@ -101,11 +105,6 @@ class ShopOutlook:
             self.settings.estimate_crowd(self.public_numbers.people), Participation.min_clients
         )
 
-    @property
-    def weeks(self) -> int:
-        """The number of weeks that an epoch takes until its crowd is complete; at least one."""
-        return max(ceil(self.min_clients / (self.public_numbers.people * self.settings.share)), 1)
-
     @cached_property
     def privacy_report(self) -> PrivacyReport:
         """The privacy report of the plan, as `sottovoce privacy` shows it."""
@@ -113,13 +112,67 @@ class ShopOutlook:
         return make_privacy_report(self.settings.event(self.public_numbers.items), crowd)
 
     @cached_property
-    def promise(self) -> Promise:
-        """The promise that a device makes to its owner."""
+    def terms(self) -> Terms:
+        """The terms that devices are asked to accept."""
         participation = Participation(min_clients=self.min_clients, accounts=self.accounts)
-        terms = Terms.from_settings(
+        return Terms.from_settings(
             bytes(16), self.settings, participation, self.public_numbers.items
         )
-        return terms.promise()
+
+    @cached_property
+    def promise(self) -> Promise:
+        """The promise that a device makes to its owner."""
+        return self.terms.promise()
+
+
+@dataclass(frozen=True)
+class NamesOutlook(PlanOutlook):
+    """A plan of names for a shop, and how many reports an epoch has in the long run.
+
+    `public_numbers.people` are the people who come while one of them has all turns.
+    """
+
+    present: int
+    """People of a week who are there when the training begins."""
+    newcomers: int
+    """New people in a week."""
+    epoch_days: int
+
+    @property
+    def reports_each(self) -> int:
+        """Reports of one person in a lifetime."""
+        return self.settings.turns * self.settings.reports
+
+    @property
+    def reports(self) -> float:
+        """The expected number of reports in an epoch, in the long run."""
+        return self.newcomers * self.epoch_days / DAYS_PER_WEEK * self.reports_each
+
+    @property
+    def first_reports(self) -> float:
+        """The expected number of reports that those present add to each of the first epochs."""
+        return self.present * self.settings.share * self.settings.reports
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the reports are enough: `yes`, `barely`, or `no`."""
+        if self.reports >= WANTED_REPORTS:
+            return "yes"
+        return "barely" if self.reports >= MIN_USEFUL_REPORTS else "no"
+
+
+@dataclass(frozen=True)
+class ShopOutlook(PlanOutlook):
+    """A plan of tastes for a shop, its duration, and how good lists were in invented shops."""
+
+    simulated: int
+    """Number of people in each invented shop: all of the real shop, or as many as time allows."""
+    shops: list[ShopResult]
+
+    @property
+    def weeks(self) -> int:
+        """The number of weeks that an epoch takes until its crowd is complete; at least one."""
+        return max(ceil(self.min_clients / (self.public_numbers.people * self.settings.share)), 1)
 
     @property
     def lists(self) -> Range:
@@ -164,6 +217,45 @@ class ShopOutlook:
         return "barely" if self.lists.mean > self.popularity.mean else "no"
 
 
+def make_names_outlook(
+    public_numbers: PublicNumbers, newcomers: int, budget: Budget, *, accounts: bool = False
+) -> NamesOutlook:
+    """Plan a training of names without an end, with epochs that are long enough.
+
+    >>> outlook = make_names_outlook(PublicNumbers(20_000, 500, 8), 1_500, Budget(local=10))
+    >>> outlook.verdict, outlook.epoch_days, outlook.reports
+    ('yes', 5, 1071.4285714285713)
+
+    Args:
+        public_numbers: People per week, number of items, and the typical length of a history.
+        newcomers: New people per week.
+        budget: The epsilon that a person may spend.
+        accounts: Whether reports need accounts.
+
+    Raises:
+        SettingsError: There is no plan for these numbers.
+    """
+
+    def make_plan(people: int) -> Settings:
+        return plan_open_ended(people, public_numbers.items, budget=budget, mechanism=Named.name)
+
+    # How many reports one person makes does not depend on the number of people.
+    first = make_plan(public_numbers.people)
+    days = choose_epoch_days(newcomers * first.turns * first.reports / DAYS_PER_WEEK)
+    # A plan spreads the turns of its people over its epochs. So these are the people who come in
+    # that time.
+    people = max(round(newcomers * days / DAYS_PER_WEEK * first.epochs), 1)
+    return NamesOutlook(
+        replace(public_numbers, people=people),
+        budget,
+        make_plan(people),
+        public_numbers.people,
+        newcomers,
+        days,
+        accounts=accounts,
+    )
+
+
 def make_shop_outlook(
     public_numbers: PublicNumbers,
     budget: Budget,
@@ -173,7 +265,7 @@ def make_shop_outlook(
     *,
     accounts: bool = False,
 ) -> ShopOutlook:
-    """Plan for a shop with this many people a week, and try the plan in invented shops.
+    """Plan tastes for a shop with this many people a week, and try the plan in invented shops.
 
     >>> small = make_shop_outlook(PublicNumbers(people=100, items=40, history=5), Budget(local=10))
     >>> small.verdict, small.promise.local
@@ -211,7 +303,9 @@ def make_shop_outlook(
     for number, (tastes, focus) in enumerate(SHOP_KINDS):
         shops.append(try_shop(affordable, replace(tried, seed=seed + number), tastes, focus))
         on_shop(shops[-1])
-    return ShopOutlook(public_numbers, budget, settings, affordable.people, shops, accounts)
+    return ShopOutlook(
+        public_numbers, budget, settings, affordable.people, shops, accounts=accounts
+    )
 
 
 def _plan(public_numbers: PublicNumbers, budget: Budget, seed: int) -> Settings:
@@ -221,6 +315,7 @@ def _plan(public_numbers: PublicNumbers, budget: Budget, seed: int) -> Settings:
         history=public_numbers.history,
         budget=budget,
         seed=seed,
+        mechanism=Loudest.name,
     )
 
 

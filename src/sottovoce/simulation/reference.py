@@ -22,7 +22,9 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Options:
-    people_at_once: int = setting(64, "people computed together", min_value=1)
+    people_at_once: int = setting(
+        64, "number of people whose reports are computed together", min_value=1
+    )
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:

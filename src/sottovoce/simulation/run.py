@@ -64,12 +64,14 @@ class Simulation:
     """Options of the engine: see `sottovoce.simulation.engines.list_engine_options`."""
     evaluate_every: int = setting(
         1,
-        "epochs between two evaluations; the last is always evaluated. 0: only the last",
+        "number of epochs from one evaluation to the next; the last epoch is always evaluated; 0: "
+        "evaluate only the last",
         min_value=0,
     )
     sample: int = setting(
         PEOPLE_PER_EPOCH_TEST,
-        "people who are tested after an epoch that is not the last, at most about; 0: all",
+        "approximate maximum number of people who are tested after each epoch except the last, "
+        "which is tested on all; 0: all people after each epoch",
         min_value=0,
     )
     tags: bool = True
@@ -77,7 +79,9 @@ class Simulation:
     time: bool | None = None
     """Recommend by the order of a history; None: unless a random item is asked for."""
     resample: int | None = setting(
-        None, "people made out of those of the data, who report in their place", min_value=1
+        None,
+        "number of people to resample from those of the data, who then report in their place",
+        min_value=1,
     )
     metrics: tuple[str, ...] = PAPER_METRICS
     """What is measured; metrics of lists only once training is over."""

@@ -1,4 +1,4 @@
-"""The planner: choose eps, k, T, turns, F, alpha and the mechanism's options within a budget.
+"""The planner, which chooses eps, k, T, turns, F, alpha and the mechanism's options for a budget.
 
 The planner uses public numbers only. docs/reference/model.md explains its rules and says on which
 splits of data they were fitted; no result is reported for those splits. Settings that a caller
@@ -77,7 +77,7 @@ MIN_USEFUL_EPSILON = 0.25
 # Largest number of reports of one person that a plan considers. More would teach nothing, so the
 # rest of a larger local budget is not spent.
 MAX_USEFUL_REPORTS = 3_000
-# A training without an end learns names up to this local budget, and taste with a larger one.
+# A training without an end learns names if the local budget is at most this, else taste.
 MAX_NAMING_BUDGET = 50.0
 
 # If dummies hide people who take turns, a plan has fewer epochs, so that an epoch has at most
@@ -203,8 +203,7 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     """
     budget = complete_budget(options.get("preset", DEFAULT_PRESET), options.get("budget"))
     named = {name for name, value in options.items() if value is not None}
-    is_small = budget is not None and (budget.local or inf) <= MAX_NAMING_BUDGET
-    if is_small and named.isdisjoint(TASTE_SETTINGS):
+    if is_for_names(budget) and named.isdisjoint(TASTE_SETTINGS):
         options = {**options, "mechanism": Named.name}
     ending = plan_training(people, items, **options)
     if ending.half_life:
@@ -216,6 +215,11 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     # plan twice.
     half_life = ending.to_endless().half_life
     return plan_training(people, items, **{**options, "half_life": half_life})
+
+
+def is_for_names(budget: Budget | None) -> bool:
+    """Return whether a training without an end learns names with this budget."""
+    return budget is not None and (budget.local or inf) <= MAX_NAMING_BUDGET
 
 
 def list_presets() -> list[str]:

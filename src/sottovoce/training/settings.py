@@ -37,7 +37,7 @@ class Settings:
         options: Options of the mechanism, by name; missing ones get their default.
     """
 
-    mechanism: str = setting("loudest", "how devices report")
+    mechanism: str = setting("loudest", "mechanism by which a device makes its reports")
     epsilon: float = setting(
         2.5, "epsilon of one report", min_value=MIN_EPSILON, max_value=MAX_EPSILON
     )
@@ -49,31 +49,33 @@ class Settings:
     )
     epochs: int = setting(
         20,
-        "number of epochs with reports (T); without a half-life, training ends after them",
+        "number of epochs (T); training ends after them if half_life is 0",
         min_value=1,
     )
     lifetime: int = setting(
         0,
-        "epochs in which one person takes part, drawn by their own device; 0 means all",
+        "number of epochs in which one person takes part (E); their device draws them at random; "
+        "0: all epochs",
         min_value=0,
     )
     half_life: float = setting(
         0.0,
-        "epochs after which old reports weigh half, and learning never ends; 0: it ends after T",
+        "number of epochs after which a report has half its weight; training then never ends; 0: "
+        "all reports weigh the same, and training ends after T epochs",
         min_value=0,
         max_value=1e9,
     )
     dummies: int = setting(
         0,
-        "uniform random reports that the proxy mixes into every epoch (D): they hide a person "
-        "where others do not",
+        "number of random reports that the proxy adds to every epoch (D); they hide a person's "
+        "reports even if few other people report",
         min_value=0,
         max_value=MAX_DUMMIES,
     )
-    factors: int = setting(5, "numbers that describe an item (F)", min_value=1)
+    factors: int = setting(5, "number of factors in the vector of an item (F)", min_value=1)
     alpha: float = setting(
         1.0,
-        "weight of a touched item is 1 + alpha, of any other item 1",
+        "extra weight of touched items: a touched item weighs 1 + alpha, any other item 1",
         min_value=0,
         max_value=MAX_ALPHA,
     )
@@ -85,29 +87,37 @@ class Settings:
     )
     ridge: float = setting(
         0.0,
-        "further regularization of user vectors, relative to the mean squared length of V's "
-        "columns",
+        "additional regularization of user vectors, as a multiple of the mean squared length of "
+        "the item matrix's columns",
         min_value=0,
         max_value=MAX_RIDGE,
     )
     learning_rate: float = setting(100.0, "length of a step along the estimated gradient", above=0)
-    steps: int = setting(1, "steps in one epoch, all from the same reports", min_value=1)
+    steps: int = setting(
+        1, "number of gradient steps in one epoch, all with the same reports", min_value=1
+    )
     rate_grows_with_reports: bool = setting(
         default=False,
         # The paper averages over users where it should average over reports.
-        help="multiply the step by k, as the paper does",
+        help="multiply the length of a step by the number of reports (k), as the paper does",
     )
     # The first matrix must be negligible next to the first estimate, above all if blocks are small.
-    initial_scale: float = setting(1e-7, "standard deviation of the first item matrix", above=0)
+    initial_scale: float = setting(
+        1e-7, "standard deviation of the entries of the first item matrix", above=0
+    )
     head_start: float = setting(
         1.0,
-        "first value of the first factor, in multiples of initial_scale; 0 means random",
+        "value of every item's first factor at the start, in multiples of initial_scale; 0: random "
+        "values",
         min_value=0,
     )
-    rotate: bool = setting(default=True, help="turn the factors to a fresh basis after every epoch")
+    rotate: bool = setting(
+        default=True, help="rotate the item matrix to a new random basis after every epoch"
+    )
     seed: int = setting(
         0,
-        "public seed of the first item matrix, the directions and, in a simulation, all reports",
+        "seed of the first item matrix and of the directions, which is public; in a simulation "
+        "also of all reports",
         min_value=0,
         max_value=2**53 - 1,
     )
@@ -353,23 +363,30 @@ class Participation:
     """The operator's terms that are not settings of the training, such as the size of a crowd."""
 
     min_clients: int = setting(
-        100, "devices whose reports are mixed, at least; an epoch waits for them", min_value=1
+        100,
+        "minimum number of people whose reports are mixed; an epoch stays open until they have "
+        "reported",
+        min_value=1,
     )
     hold: int = setting(
         7 * 86_400,
-        "seconds that an epoch waits for its crowd beyond its end; then it is thrown away",
+        "seconds that an epoch waits after its end for min_clients people; then it is discarded",
         min_value=0,
     )
     max_items: int = setting(
-        0, "items that the catalogue may grow to; 0: twice as many as at the beginning", min_value=0
+        0,
+        "largest number of items that the catalogue may ever have, in a training of names below "
+        "`names`; 0: twice the number at the beginning",
+        min_value=0,
     )
     accounts: bool = setting(
         default=False,
-        help="whether each account reports once in an epoch, with a token; the proxy gives them",
+        help="whether people need an account of the product to report; an account can report once "
+        "in an epoch",
     )
     trial: bool = setting(
         default=False,
-        help="whether devices tell their owners that this is a trial with invented people",
+        help="whether devices tell people that this is a trial, in which invented people take part",
     )
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from sottovoce_lab.bench.timing import Spread
 Mechanisms = Annotated[
     list[str] | None,
     make_option(
-        f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"
+        f"Mechanism to use: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"
     ),
 ]
 

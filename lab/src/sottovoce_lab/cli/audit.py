@@ -43,13 +43,14 @@ def audit(
     mechanism: Mechanisms = None,
     training: dict[str, Any],
     samples: Annotated[
-        int, typer.Option(help="Reports to draw from each of the two people in a test case.")
+        int,
+        typer.Option(help="Number of reports to draw for each of the two people in a test case."),
     ] = 200_000,
     attack: Annotated[
         bool,
         typer.Option(
             "--attack/--no-attack",
-            help="Also try to guess what one person touched from their reports.",
+            help="Also attack: guess from a person's reports what the person touched.",
         ),
     ] = True,
     data: DataSource = "synthetic:N=1000,M=500,seed=0",
@@ -59,11 +60,11 @@ def audit(
     ] = None,
     history: Annotated[
         bool,
-        typer.Option(
-            "--history", help="Guess the whole history of the person, not one interaction."
-        ),
+        typer.Option("--history", help="Guess a person's whole history, not a single interaction."),
     ] = False,
-    trials: Annotated[int, typer.Option(min=8, help="Number of guesses.")] = AttackPlan.trials,
+    trials: Annotated[
+        int, typer.Option(min=8, help="Number of guesses of the attacker.")
+    ] = AttackPlan.trials,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the attack; the audited client is never seeded.")
     ] = 0,
@@ -78,14 +79,15 @@ def audit(
         ),
     ] = False,
 ) -> None:
-    """Measure the epsilon of the shipped client from outside, then attack people's reports.
+    """Measure the true epsilon of the client from its reports, and attack these reports.
 
-    The audit counts reports and computes, with exact confidence intervals, a lower bound of the
-    client's true epsilon. It must not exceed the stated epsilon, and must come close to it. An
-    audit of an honest client fails once in a million times. The attacker knows everything but one
-    interaction of one person, and sees that person's reports either linked to the person, or
-    shuffled among everybody's. AUC is the probability that the attacker guesses right: 0.5 is
-    chance. The exit code is 1 if a check fails.
+    The audit draws reports and computes, with exact confidence intervals, a lower bound of the
+    client's true epsilon. The bound must not exceed the stated epsilon, and must come close to it.
+    The audit of a correct client fails once in a million times.
+
+    The attacker knows everything except one interaction of one person, and sees that person's
+    reports either linked to the person, or shuffled with the reports of all people. AUC is the
+    probability that the attacker guesses right: 0.5 is chance. The exit code is 1 if a check fails.
 
     \b
     Examples:
@@ -121,17 +123,19 @@ def print_result(result: AuditResult) -> None:
     if result.attacks:
         output.results.print(_tabulate_attacks(result.attacks))
         output.results.print(
-            "k: reports of a person in an epoch; T: epochs. Linked: the reports of the person are "
-            "known. Shuffled: they are mixed with everybody's. In the limit of many people, no "
-            "attack on shuffled reports exceeds the bound in the last column; linked reports have "
-            "no such bound. The attacker knows the item "
-            f"matrix V and everything but one {result.attacks[0].question} of one of "
+            "k: number of reports of a person in an epoch; T: number of epochs. Linked: the "
+            "attacker knows which reports are the person's. Shuffled: the person's reports are "
+            "mixed with those of all people. In the limit of many people, no attack on shuffled "
+            "reports exceeds the bound in the last column; this bound does not hold for linked "
+            "reports. The attacker knows the item "
+            f"matrix V and everything except one {result.attacks[0].question} of one of "
             f"{result.attacks[0].clients:,} people. V is trained once and stays fixed.",
         )
     word = "passed" if result.passed else "FAILED"
     output.results.print(
-        f"Audit {word}. An honest client fails a check with probability at most "
-        f"{FALSE_ALARM_RATE:g}; only `enough evidence` also fails if there are too few samples.",
+        f"Audit {word}. A correct client fails a check with probability at most "
+        f"{FALSE_ALARM_RATE:g}. The check `enough evidence` also fails if there are too few "
+        "samples: raise --samples.",
     )
 
 

@@ -61,19 +61,24 @@ def bench(
     training: dict[str, Any],
     mechanism: Mechanisms = None,
     repeats: Annotated[
-        int, typer.Option(help="Number of rounds; each runs every contender once.", min=1)
+        int, typer.Option(help="Number of rounds. Each round runs every engine once.", min=1)
     ] = 5,
     ray_workers: Annotated[
         int | None,
-        make_option("Ray worker processes, one core each.", "one for each core", min=1),
+        make_option(
+            "Number of Ray worker processes, each of which uses one core.",
+            "one for each core",
+            min=1,
+        ),
     ] = None,
     parts: Annotated[
-        int, typer.Option(help="Number of shards from which people are read.", min=2)
+        int, typer.Option(help="Number of shards into which the people are divided.", min=2)
     ] = 8,
     reference_users: Annotated[
         int,
         typer.Option(
-            help="People with whom the numpy reference is timed; the time is extrapolated to all.",
+            help="Number of people for whom the numpy reference is timed; its time is extrapolated "
+            "to all people.",
             min=1,
         ),
     ] = 200,
@@ -82,18 +87,18 @@ def bench(
         bool,
         typer.Option(
             "--quick",
-            help=f"Take at most {QUICK_USERS:,} people, {QUICK_ROUNDS} rounds, and "
-            f"{QUICK_REFERENCE_USERS} people in the reference.",
+            help=f"Use at most {QUICK_USERS:,} people, {QUICK_ROUNDS} rounds, and "
+            f"{QUICK_REFERENCE_USERS} people for the reference.",
         ),
     ] = False,
 ) -> None:
-    """Time one epoch of the same people on every engine, and one ALS iteration of implicit.
+    """Compare the speed of the engines, and of an ALS iteration of the package implicit.
 
-    First all engines (cpu, streamed, ray, cuda, reference) must give the same sums, to the bit;
-    otherwise nothing is timed. Then they take turns, in an order that rotates. The results are
-    median and range, over all rounds, of the ratio of two times in one round: unlike seconds, it
-    hardly depends on the machine and its other work. Engines that cannot run here are listed with
-    the reason.
+    Every engine (cpu, streamed, ray, cuda, reference) computes one epoch of the same people. First,
+    the command checks that the sums of all engines are equal, to the bit. Then the engines run in
+    turn, in an order that changes from round to round. Results are ratios of two times of the same
+    round, with median and range over all rounds: unlike seconds, ratios hardly depend on the
+    machine and its other work. Engines that cannot run here are listed with the reason.
 
     \b
     Examples:
@@ -127,21 +132,24 @@ def live(
     processes: Annotated[
         int,
         typer.Option(
-            help="Processes that open reports, compared with one; 0 means one for each core.",
+            help="Number of processes that decrypt reports, which are compared with one process; "
+            "0: one for each core.",
             min=0,
         ),
     ] = 0,
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="Encrypt and decrypt the million reports of the server; takes minutes."
+            "--full",
+            help="Really encrypt and decrypt the million reports whose memory is measured at the "
+            "server; takes minutes.",
         ),
     ] = False,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick",
-            help=f"Take at most {QUICK_LIVE_PLAN.repeats} rounds, chunks of "
+            help=f"Use at most {QUICK_LIVE_PLAN.repeats} rounds, chunks of "
             f"{QUICK_LIVE_PLAN.chunk:,} reports, and {QUICK_LIVE_PLAN.batches:,} batches.",
         ),
     ] = False,
@@ -154,19 +162,20 @@ def live(
     people: Annotated[
         list[int] | None,
         make_option(
-            "Number of people for whom to show what an epoch costs. May be repeated.",
+            "Number of people for whom the costs of an epoch are computed. May be repeated.",
             ", ".join(f"{n:,}" for n in DEFAULT_PEOPLE),
             min=1,
         ),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure how fast a server opens reports and a proxy takes batches, their memory, and costs.
+    """Measure the speed and the memory of server and proxy, and compute the costs of an epoch.
 
-    Opening: raw X25519, `Suite.decrypt` and all of the server's work on a chunk take turns; each is
-    shown as a share of the raw rate in the same round. Intake: a real proxy process under load over
-    loopback. Memory: of server and proxy, over an epoch of 10,000 batches (a million reports).
-    Costs: core hours, bytes on disk and bytes sent in an epoch, computed from these measurements.
+    Opening (decrypting reports): X25519 alone, `Suite.decrypt`, and the server's whole work on a
+    chunk run in turn; each is compared with the speed of X25519 in the same round. Intake: a real
+    proxy process receives batches over loopback. Memory: server and proxy handle an epoch of 10,000
+    batches (a million reports). Costs: hours of a core, bytes on disk and bytes sent in an epoch,
+    computed from these measurements.
 
     \b
     Examples:
@@ -198,20 +207,21 @@ def print_bench(result: BenchResult) -> None:
     write(
         f"{output.escape_markup(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
         f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
-        f"epsilon {plan.epsilon:g}, {plan.repeats} rounds: median (least..most). All engines give "
-        "the same sums."
+        f"epsilon {plan.epsilon:g}, {plan.repeats} rounds: median (lowest..highest). All engines "
+        "give the same sums."
     )
     for comparison in result.mechanisms:
         write(_tabulate_engines(comparison))
         for engine, reason in comparison.left_out.items():
             output.print_line(f"Left out: {engine}: {reason}.")
     write(
-        "An epoch: everybody's vector and reports, the estimate and the update; no evaluation. "
-        "Streamed: parts are views of data in memory, shards are read from disk and split again "
-        "every time. One item of each person is left out. The reference is numpy in one "
-        f"process, {min(plan.reference_users, data['users']):,} users drawn at random, "
-        "extrapolated to all. A million people: such people, extrapolated. ALS has the default "
-        "solver, all threads and OpenBLAS on one; its setup is not counted.",
+        "An epoch consists of the vectors and reports of all people, the estimate and the update, "
+        "without evaluation. Streamed: parts are views of data in memory, and shards are read from "
+        "disk and split again every time. One item of each person is left out. The reference is "
+        f"numpy in one process, for {min(plan.reference_users, data['users']):,} users drawn at "
+        "random, extrapolated to all. Times for a million people are extrapolated from these "
+        "people. ALS uses the default solver and all threads, with OpenBLAS on one thread; its "
+        "setup is not counted.",
     )
 
 
@@ -235,30 +245,34 @@ def print_live_bench(result: LiveBenchResult) -> None:
     plan, intake, counting, core = result.plan, result.intake, result.counting, result.core
     write = output.results.print
     write(
-        f"{result.cores} cores, {plan.repeats} rounds: median (least..most). Chunks of "
-        f"{plan.chunk:,} reports, batches of {plan.reports}.",
+        f"{result.cores} cores, {plan.repeats} rounds: median (lowest..highest). Chunks of "
+        f"{plan.chunk:,} reports, batches of {plan.reports} reports.",
     )
     write(_tabulate_opening(result))
     write(
-        "X25519: an exchange with a parsed key, the most that a core can do; from bytes: with a "
-        "key that is parsed first. Suite.decrypt: only HPKE. Server: open, check, count, sync. By "
-        "CPU time, without other work on the machine: "
-        f"{format_spread(core.per_second)} / s of a core, "
+        "X25519: a key exchange with a parsed key, which bounds the speed of a core; from bytes: "
+        "the key is parsed first. Suite.decrypt: HPKE alone. Server: decrypt, check, count and "
+        "sync. By CPU time, which excludes other work on the machine, the server does "
+        f"{format_spread(core.per_second)} reports / s of a core, which is "
         f"{format_spread(core.of_raw)} of X25519.",
     )
     write(_tabulate_intake(result))
     write(
         f"{intake.batches:,} batches of {intake.reports_each} reports over {N_CONNECTIONS} "
-        "persistent connections, each acknowledged after a sync. A core: by CPU time of the "
-        "proxy's process. Sender busy: share of the time that it was on a core; at 1, the sender "
-        "was measured and not the proxy.",
+        "persistent connections, each acknowledged after a sync. Rates of a core use the CPU time "
+        "of the proxy's process. Sender busy: share of the time in which the sender used a core; "
+        "if it is near 1, the sender and not the proxy limited the speed.",
     )
     write(_tabulate_memory(result))
-    how = "opened for real" if counting.opened_for_real else "opening stubbed"
+    how = "really decrypted" if counting.opened_for_real else "not decrypted"
     write(
         f"Resident memory over an epoch of {counting.reports:,} reports at the server ({how}) and "
         f"{intake.batches * intake.reports_each:,} at the proxy, from batches to chunks."
-        + ("" if counting.opener is None else f" One opener: {format_megabytes(counting.opener)}."),
+        + (
+            ""
+            if counting.opener is None
+            else f" One decrypting process: {format_megabytes(counting.opener)}."
+        ),
     )
 
 
@@ -318,7 +332,8 @@ def print_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> 
         table.add_row(label, *cells)
     console.print(table)
     console.print(
-        f"Hours of one core of this machine, bytes of all devices. A report costs the server "
+        f"Hours are of one core of this machine; bytes are of all devices. A report costs the "
+        f"server "
         f"{units.opening * 1e6:.3g} us; a batch of {units.reports} costs the proxy "
         f"{units.intake * 1e6:.3g} us to take and {units.mixing * 1e6:.3g} us to mix and hand in. "
         f"A thousand dummies cost the proxy {units.dummy * 1e3:.3g} s to draw, seal and store, a "

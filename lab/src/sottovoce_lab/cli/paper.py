@@ -34,7 +34,7 @@ from sottovoce_lab.paper import (
 
 app = make_group(
     "paper",
-    "Run the paper's figures and tables again, with its numbers next to ours.",
+    "Run the experiments of the paper again, and compare their results with the paper's.",
     "paper fig2 --quick --out results",
 )
 QUICK_DATA = "synthetic:N=400,M=150,seed=0"
@@ -47,12 +47,13 @@ PROGRESS_SECONDS = 60
 # Times below this are shown in seconds, longer ones in minutes.
 MAX_SECONDS_SHOWN = 100
 
-ALL_SUMMARY = "All of the figures and tables."
+ALL_SUMMARY = "All experiments."
 COMMAND_DETAILS = """
 
-    Results are kept in FOLDER/cells: a command that was stopped resumes where it was, and commands
-    share their results. Tables are printed, and written to FOLDER with the pictures;
-    FOLDER/report.html shows them all. The paper uses ML-20M with --min-interactions 60.
+    Each result is stored in FOLDER/cells, where FOLDER is given by --out. A command that was
+    stopped resumes there, and several commands share their results. Tables are printed, and written
+    to FOLDER with the pictures; FOLDER/report.html shows all of them. The paper uses ML-20M with
+    --min-interactions 60.
 
     \b
     Examples:
@@ -90,43 +91,50 @@ def _make_command(name: str) -> Callable[..., None]:
     def run(
         *,
         out: Annotated[
-            Path, typer.Option(help="Folder for the results. Results that are in it are reused.")
+            Path,
+            typer.Option(help="Folder for the results. Results that it has already are reused."),
         ],
         data: Annotated[
             str | None,
             make_option(
                 "Data set: a name from `sottovoce data info`, or a path.",
-                "with --quick a small synthetic one, otherwise required",
+                "a small synthetic one with --quick, otherwise required",
             ),
         ] = None,
         items: Annotated[
             Path | None,
             make_option(
-                "File with the items' tags: a catalogue (.json), or a table with a column `item`.",
+                "File with the tags of the items: a catalogue (.json), or a table with a column "
+                "`item`.",
                 "those of the data set",
             ),
         ] = None,
         seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 3,
         methods: Annotated[
             list[str] | None,
-            make_option(f"Method to compute: {', '.join(METHOD_NAMES)}. May be repeated.", "all"),
+            make_option(
+                f"Method whose results are computed: {', '.join(METHOD_NAMES)}. May be repeated.",
+                "all",
+            ),
         ] = None,
         max_people: Annotated[
             int | None,
             make_option(
-                "Largest number of people that `law` simulates. 100,000,000 people take a "
-                "graphics card 30 to 105 seconds for each training.",
+                "Largest number of people that the experiment `law` simulates. A training with "
+                "100,000,000 people takes 30 to 105 seconds on a graphics card.",
                 f"{Scale.max_people:,} times --scale",
                 min=1,
             ),
         ] = None,
         columns: HistoryColumns = None,
         min_interactions: MinInteractions = 0,
-        threads: Annotated[int | None, make_option("CPU threads.", "all", min=1)] = None,
+        threads: Annotated[
+            int | None, make_option("Number of CPU threads.", "one for each core", min=1)
+        ] = None,
         engine: Annotated[
             str,
             typer.Option(
-                help=f"What computes the reports: {', '.join(ENGINE_MODULES)}. "
+                help=f"Program that computes the reports: {', '.join(ENGINE_MODULES)}. "
                 "All give the same results."
             ),
         ] = "cpu",
@@ -138,14 +146,14 @@ def _make_command(name: str) -> Callable[..., None]:
             typer.Option(
                 min=0.001,
                 max=1,
-                help="Share of each population that is run, with "
-                f"{MIN_PEOPLE} people at least; all else is as in the full run.",
+                help="Fraction of the people to simulate in each experiment, at least "
+                f"{MIN_PEOPLE} people. Nothing else changes.",
             ),
         ] = 1.0,
         quick: Annotated[
             bool,
             typer.Option(
-                "--quick", help="Tiny subsets and two epochs, to check that everything runs."
+                "--quick", help="Use few people and two epochs, to check that everything runs."
             ),
         ] = False,
     ) -> None:
@@ -161,7 +169,7 @@ def _make_command(name: str) -> Callable[..., None]:
         load_engine_package(engine)
         source = data or (QUICK_DATA if quick else None)
         if source is None:
-            raise SettingsError("name a data set (--data DATA), or try a small one (--quick)")
+            raise SettingsError("name a data set with --data DATA, or use a small one with --quick")
         import_figure()
         with output.messages.status(f"reading {output.escape_markup(source)}"):
             people = load(source, parse_columns(columns), items).filter(min_interactions)
@@ -201,7 +209,7 @@ for _name in (*EXPERIMENTS, "all"):
 def report(
     *, out: Annotated[Path, typer.Option(help="Folder with results of the other commands.")]
 ) -> None:
-    """Write the tables, pictures and report.html of a folder again; computes nothing.
+    """Write the tables, the pictures and report.html of a folder again, from stored results.
 
     \b
     Example:

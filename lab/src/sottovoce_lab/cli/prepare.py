@@ -14,10 +14,10 @@ NAMES = ", ".join(DATA_RECIPES)
 
 def prepare(
     name: Annotated[str, typer.Argument(help=f"Name of the data set: {NAMES}.")],
-    source: Annotated[Path, typer.Argument(help="The publisher's files.")],
-    out: Annotated[Path, typer.Argument(help="New .parquet file.")],
+    source: Annotated[Path, typer.Argument(help="File or folder from the publisher.")],
+    out: Annotated[Path, typer.Argument(help="Name of the .parquet file to write.")],
 ) -> None:
-    """Build a data set of the report from the files of its publisher.
+    """Build a data set of the report (lab/docs/report.md) from the files of its publisher.
 
     netflix-75k needs the folder of the Netflix Prize, with training_set/ or combined_data_*.txt.
     globo-news needs the folder clicks/ of Globo.com's clicks.zip. online-retail needs the workbook
@@ -32,7 +32,7 @@ def prepare(
     if name not in DATA_RECIPES:
         raise SettingsError(f"no data set is called {name!r}; there are {NAMES}")
     if not source.exists():
-        raise SettingsError(f"{source}: it must be the publisher's file or folder; it is missing")
+        raise SettingsError(f"{source} does not exist: name the publisher's file or folder")
     recipe = DATA_RECIPES[name]
     with output.messages.status(f"reading {output.escape_markup(str(source))}"):
         table = recipe.build(source)
@@ -40,4 +40,6 @@ def prepare(
     size = describe_table(table)
     output.print_line(f"{out}: {size}")
     if size != recipe.describe_size():
-        output.print_line(f"The report's file has another size: {recipe.describe_size()}.")
+        output.print_line(
+            f"This is not the data set of the report, which has {recipe.describe_size()}."
+        )

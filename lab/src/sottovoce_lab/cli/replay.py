@@ -135,13 +135,18 @@ def replay(
     *,
     data: DataSource,
     periods: Annotated[
-        int, typer.Option(min=1, help="Number of periods, with equal numbers of interactions.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of periods into which the data set is divided, with equal numbers of "
+            "interactions. Each period has an epoch.",
+        ),
     ],
     switch_at: Annotated[
         int | None,
         make_option(
-            "Tastes change at this period (items of equal popularity change places), to see how "
-            "fast the model follows.",
+            "Period at which all tastes change, to measure how fast the model follows: from then "
+            "on, items of equal popularity are exchanged in all histories.",
             "never",
             min=1,
         ),
@@ -163,14 +168,18 @@ def replay(
     tags: TagsOption = True,
     time: Annotated[
         bool,
-        typer.Option("--time/--no-time", help="Recommend by the order of a history.", hidden=True),
+        typer.Option(
+            "--time/--no-time",
+            help="Use the order of a history for recommendations: the latest items count most.",
+            hidden=True,
+        ),
     ] = True,
     baseline_models: Annotated[
         bool,
         typer.Option(
             "--baseline-models/--no-baseline-models",
-            help="Compare with EASE and ALS, without privacy; with thousands of items they take "
-            "most of the time.",
+            help="Compare with EASE and ALS, which are not private. With thousands of items they "
+            "take most of the time.",
         ),
     ] = True,
     sample_users: SampleUsers = None,
@@ -179,11 +188,11 @@ def replay(
     plan: dict[str, Any],
     seed: Seed = 0,
 ) -> None:
-    """Replay a data set in the order of its days, as a service that learns without end.
+    """Simulate a service that learns without end, with the interactions of a data set by date.
 
-    People and items arrive, an epoch ends each period, and each model is tested on the first item
-    that people touch in the next one. Settings of the baselines are chosen on the second quarter of
-    the periods; figures are of the second half.
+    People and items arrive over time. An epoch ends with each period, and each model is tested on
+    the first item that a person touches in the next period. The settings of the baselines are
+    chosen on the second quarter of the periods; results are means over the second half.
 
     \b
     Examples:
@@ -268,13 +277,14 @@ def print_results(results: ReplayResults) -> None:
         f"{results.data.name}: {histories.n_users:,} users x "
         f"{histories.n_items:,} items, {histories.n_interactions:,} interactions in "
         f"{timeline.n_periods} periods with similar numbers of interactions, "
-        f"{_format_day(timeline.span[0][0])} to {_format_day(timeline.span[-1][1])}; the next "
-        f"item of {plan.people:,} people, in the whole catalogue and among {plan.negatives + 1}"
+        f"{_format_day(timeline.span[0][0])} to {_format_day(timeline.span[-1][1])}; tested on the "
+        f"next item of up to {plan.people:,} people, in the whole catalogue and among "
+        f"{plan.negatives + 1} items"
     )
     output.print_line(output.describe_settings(settings))
     output.print_line(
-        f"Learning without end: each person takes part in an epoch with a chance of "
-        f"{settings.share:.3g}, {settings.max_turns} times at most; what was learnt weighs half "
+        f"Learning has no end: each person takes part in an epoch with probability "
+        f"{settings.share:.3g}, at most {settings.max_turns} times; a report has half its weight "
         f"after {output.pluralize(settings.half_life, 'epoch')}."
     )
     output.results.print(_tabulate_periods(results))
@@ -323,10 +333,11 @@ def _tabulate_means(results: ReplayResults) -> Table:
         *output.align_right(*labels.values(), f"{choosing[0]} to {choosing[-1]}"),
         title=f"Mean over the later periods{_format_side_information(results)}, and{PLAIN_SUFFIX}",
         title_justify="left",
-        caption=f"{f'{seeds} seeds, 95% interval' if seeds > 1 else 'one seed'}; all: in the whole "
-        f"catalogue; last column: {labels[CHOOSING_METRIC]} in earlier periods, to choose settings "
-        f"by; once: each person's latest item only; frozen: learnt nothing after epoch "
-        f"{results.runs[0].frozen_at}; popularity, {EASE_NAME} and {ALS_NAME} have no privacy",
+        caption=f"{f'{seeds} seeds, 95% interval' if seeds > 1 else 'one seed'}; all: ranked in "
+        f"the whole catalogue; last column: {labels[CHOOSING_METRIC]} in earlier periods, by which "
+        f"settings are chosen; once: counts only the latest item of each person; frozen: does not "
+        f"learn after epoch {results.runs[0].frozen_at}; popularity, {EASE_NAME} and {ALS_NAME} "
+        f"are not private",
         caption_justify="left",
     )
     for name in [name + suffix for name in MODEL_COLOURS for suffix in ("", PLAIN_SUFFIX)]:
@@ -357,9 +368,10 @@ def _describe_choices(results: ReplayResults) -> str:
     ).replace("_", "-")
     periods = ", ".join(map(str, list_trial_periods(timeline)))
     return (
-        f"Settings of the baselines were chosen by {CHOOSING_METRIC.upper()} of the whole "
-        f"catalogue on periods {periods}, and are shown on periods {later[0]} to {later[-1]}: "
-        f"{chosen}. Choose settings of the model by the last column, too."
+        f"Settings of the baselines were chosen by {CHOOSING_METRIC.upper()} in the whole "
+        f"catalogue on periods {periods}; the table shows results of periods {later[0]} to "
+        f"{later[-1]}. The settings are {chosen}. Choose settings of the model by the last column "
+        "as well, not by the results."
     )
 
 
@@ -375,17 +387,17 @@ def _tabulate_new_items(rows: list[Row], by: str) -> Table:
 
 def _describe_recovery(name: str, recovery: Recovery) -> str:
     if not recovery.gaps:
-        return f"The switch of tastes took nothing from the {name}."
+        return f"The {name} lost no HR@10 by the change of tastes."
     parts = []
     for share in REGAINED_SHARES:
         epochs = recovery.count_epochs(share)
-        when = "was never won back" if epochs is None else f"after {epochs} epochs"
+        when = "never" if epochs is None else f"after {epochs} epochs"
         parts.append(f"{share:.0%} of it {when}")
     # Show the mean of the last three periods, because a single one is noisy.
     regained = 1 - float(np.mean(recovery.gaps[-3:]))
     return (
-        f"The switch of tastes took {recovery.lost:.4f} of HR@10 from the {name}: "
-        f"{', '.join(parts)}; in the end {regained:.0%}."
+        f"The {name} lost {recovery.lost:.4f} of HR@10 by the change of tastes. It regained "
+        f"{', '.join(parts)}, and {regained:.0%} of it in the end."
     )
 
 

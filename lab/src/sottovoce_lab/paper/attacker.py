@@ -120,7 +120,7 @@ def compute_max_auc(epsilon: float, delta: float = 0.0) -> float:
 
 
 class AttackerExperiment(Experiment):
-    """Linked and unlinked guesses about a person at each preset, and their bounds."""
+    """Success of an attacker who guesses an interaction from linked or unlinked reports."""
 
     name = "attacker"
     title = "The attacker again"

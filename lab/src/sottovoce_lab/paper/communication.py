@@ -50,7 +50,7 @@ ENCODING_NOTE = (
 
 
 class Communication(Experiment):
-    """Bytes of one client in one epoch, counted on the real encodings."""
+    """Bytes that one client sends and fetches in an epoch, counted on real messages."""
 
     name = "cost"
     title = "Communication of one client"

@@ -74,7 +74,7 @@ def _get_colours(view: View) -> dict[str, str]:
 
 
 class EqualBudgets(Experiment):
-    """Every private method with the same budget, local and central."""
+    """Quality of every private method with the same privacy budget, local and central."""
 
     name = "equal"
     title = "Equal budgets"

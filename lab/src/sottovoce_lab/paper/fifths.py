@@ -151,7 +151,7 @@ class Row:
 
 
 class FifthsExperiment(Experiment):
-    """Who pays for privacy: quality by activity, by popularity, and what is seen."""
+    """Quality for people by their activity and for items by their popularity."""
 
     name = "people"
     title = "Who pays for privacy"

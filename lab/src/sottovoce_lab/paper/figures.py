@@ -44,7 +44,7 @@ def _label_crowds(scale: Scale, users: Iterable[int]) -> dict[int, str]:
 
 
 class Figure2(Experiment):
-    """HR@10 by budget of a report and number of reports, for three crowds."""
+    """HR@10 by epsilon and number of reports, for three numbers of people (Figure 2)."""
 
     name = "fig2"
     title = "Figure 2: privacy and utility"
@@ -121,7 +121,7 @@ class Figure2(Experiment):
 
 
 class Figure3(Experiment):
-    """Learning curves over 30 epochs."""
+    """Learning curves over 30 epochs (the paper's Figure 3)."""
 
     name = "fig3"
     title = "Figure 3: learning curves"
@@ -209,7 +209,7 @@ class Figure3(Experiment):
 
 
 class Table4(Experiment):
-    """HR@10 for three numbers of users and three of items."""
+    """HR@10 for three numbers of users and three of items (the paper's Table 4)."""
 
     name = "table4"
     title = "Table 4: users and items"

@@ -177,7 +177,7 @@ def make_point(option: Option, spent: dict[str, float | None], quality: float) -
 
 
 class Frontier(Experiment):
-    """The least lifetime budget that reaches a quality, local and central.
+    """Smallest lifetime budget with which a quality is reached, local and central.
 
     Many trainings are tried and few are shown. So settings are chosen on the subset and split of
     `TUNING_SEED`, and their quality is reported on other splits.

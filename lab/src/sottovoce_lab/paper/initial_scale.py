@@ -65,7 +65,7 @@ class Crowds:
 
 
 class InitialScaleSearch(Experiment):
-    """The scale of the paper's first item matrix, chosen by its Table 4."""
+    """Scale of the paper's first item matrix, chosen so that its Table 4 is reproduced."""
 
     name = "initial-scale"
     title = "The scale at which the paper begins"

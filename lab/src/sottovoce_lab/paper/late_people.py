@@ -115,7 +115,7 @@ def measure_late_people(model: PublishedModel, late: LatePeople) -> dict[str, An
 
 
 class LatePeopleExperiment(Experiment):
-    """What the model is worth to people who never reported."""
+    """Quality of the model for people who have never reported."""
 
     name = "late"
     title = "People who never reported"

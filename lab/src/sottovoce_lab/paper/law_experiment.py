@@ -80,7 +80,7 @@ def _get_target(label: str, level: Interval) -> float:
 
 
 class LawExperiment(Experiment):
-    """Quality predicted from people, reports, budget and catalogue, and checked."""
+    """Formula that predicts quality from people, reports, budget and catalogue, and tests of it."""
 
     name = "law"
     title = "The law"

@@ -73,7 +73,7 @@ class Row:
 
 
 class MainTable(Experiment):
-    """The main table: all kinds of methods, by sampled and by full ranking."""
+    """Quality of all kinds of methods, ranked among sampled items and in the whole catalogue."""
 
     name = "main"
     title = "The main table"

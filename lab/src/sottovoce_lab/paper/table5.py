@@ -65,7 +65,7 @@ class Row:
 
 
 class Table5(Experiment):
-    """Every method on the full set, with what it costs a person."""
+    """Quality and privacy cost of every method on the whole data set (the paper's Table 5)."""
 
     name = "table5"
     title = "Table 5: all methods on the full set"

@@ -40,7 +40,7 @@ JOINT_PARAMETERS = {"factors", "regularization"}
 
 
 class Tuning(Experiment):
-    """The strongest baselines' settings, chosen on a split that is not reported.
+    """Settings of the strongest baselines, chosen on a split that no result uses.
 
     The search goes from a setting in the middle of the grid to its best neighbour, until no
     neighbour is better. So all neighbours of the best setting were tried.

@@ -10,7 +10,9 @@ from sottovoce.training import Settings
 
 @dataclass(frozen=True)
 class Options:
-    threads: int | None = setting(None, "CPU threads", min_value=1, none_meaning="all")
+    threads: int | None = setting(
+        None, "number of CPU threads", min_value=1, none_meaning="one for each core"
+    )
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:

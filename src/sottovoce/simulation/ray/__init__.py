@@ -17,7 +17,10 @@ class Options:
         None, "address of a Ray cluster, such as 10.0.0.1:6379", none_meaning="Ray on this machine"
     )
     ray_workers: int | None = setting(
-        None, "worker processes, one core each", min_value=1, none_meaning="one for each core"
+        None,
+        "number of worker processes, each of which uses one core",
+        min_value=1,
+        none_meaning="one for each core",
     )
 
 

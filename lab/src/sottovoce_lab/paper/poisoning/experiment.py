@@ -104,7 +104,7 @@ UNATTACKED = [
 
 
 class PoisoningExperiment(Experiment):
-    """How many people see an item that attackers push, and what defences cost."""
+    """Number of people who see an item that attackers push, and the costs of defences."""
 
     name = "poisoning"
     title = "What attackers can do"
