@@ -125,21 +125,20 @@ class Terms:
         if self.names is None:
             return []
         odds = exp(self.epsilon)
+        truth = _format_percent(odds / (odds + self.names - 1))
         # By the theorem of Bayes, from the share of people who would give the same name.
-        common, rare = (odds * share / (odds * share + 1 - share) for share in NAME_SHARES)
-        kept = _format_percent(odds / (odds + self.names - 1))
-        return [
-            (
-                "a report",
-                f"names the item that you touched last, or nothing, in {kept} of 100 cases, else "
-                f"one of {self.names:,} items and free places by chance",
-            ),
-            (
-                "if it is linked",
-                f"to you: a name that 1 in 100 people would give is true in {_format_percent(common)} "
-                f"of 100 cases, one that 1 in 10,000 would give in {_format_percent(rare)}",
-            ),
-        ]
+        common, rare = (
+            _format_percent(odds * share / (odds * share + 1 - share)) for share in NAME_SHARES
+        )
+        says = (
+            f"names the item that you touched last, or nothing, in {truth} of 100 cases, else one "
+            f"of {self.names:,} items and free places by chance"
+        )
+        linked = (
+            f"to you: a name that 1 in 100 people would give is true in {common} of 100 cases, one "
+            f"that 1 in 10,000 would give in {rare}"
+        )
+        return [("a report", says), ("if it is linked", linked)]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:
         """Return in how many more epochs the device may take part.

@@ -1,4 +1,4 @@
-"""The planner: choose eps, k, T, turns, F, alpha and the mechanism's options within a budget.
+"""The planner, which chooses eps, k, T, turns, F, alpha and the mechanism's options for a budget.
 
 The planner uses public numbers only. docs/reference/model.md explains its rules and says on which
 splits of data they were fitted; no result is reported for those splits. Settings that a caller
@@ -77,7 +77,7 @@ MIN_USEFUL_EPSILON = 0.25
 # Largest number of reports of one person that a plan considers. More would teach nothing, so the
 # rest of a larger local budget is not spent.
 MAX_USEFUL_REPORTS = 3_000
-# A training without an end learns names up to this local budget, and taste with a larger one.
+# A training without an end learns names if the local budget is at most this, else taste.
 MAX_NAMING_BUDGET = 50.0
 
 # If dummies hide people who take turns, a plan has fewer epochs, so that an epoch has at most

@@ -37,9 +37,7 @@ export function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/**
- * Shares that are closer than this to 0 or 100 in 100 get no more digits.
- */
+/** Shares that differ from 0% or 100% by less than this are formatted as a bound. */
 const MIN_DOUBT_PERCENT = 1e-4;
 
 /** What a report says, by its content. */

@@ -64,7 +64,7 @@ export interface Texts {
   empty: string;
   /** `{0}` is the reason for an item. */
   reason: string;
-  /** The reason that many people touch the item now, within `reason`. */
+  /** Text for the reason `now`, which is filled into `reason`: many people touch the item now. */
   now: string;
   /** Names of the rows under "Details". */
   rows: Readonly<Record<RowName, string>>;
@@ -308,7 +308,7 @@ export function formatNumber(value: number, lang: string): string {
 }
 
 /**
- * Return the reasons for a recommendation as a sentence; null if the history does not support it.
+ * Return the reasons for a recommendation as a sentence; null if it has no reasons.
  */
 export function formatReason(
   { reasons }: Recommendation,
@@ -316,14 +316,14 @@ export function formatReason(
   lang: string,
 ): string | null {
   if (reasons.length === 0) return null;
-  // A label explains itself. A band of numbers is written with its kind.
-  const named = reasons.map((one) => {
-    if (one.kind === "item") return one.title;
-    if (one.kind === "now") return texts.now;
-    return /^[\d.<>-]/.test(one.name) ? `${one.tag} ${one.name}` : one.name;
+  const words = reasons.map((reason) => {
+    if (reason.kind === "item") return reason.title;
+    if (reason.kind === "now") return texts.now;
+    // A band of numbers, such as "1990 to 1994", needs the kind of its tag to be understood.
+    return /^[\d.<>-]/.test(reason.name) ? `${reason.tag} ${reason.name}` : reason.name;
   });
-  const both = new Intl.ListFormat(lang, { type: "conjunction" }).format(named);
-  return fillIn(texts.reason, both);
+  const list = new Intl.ListFormat(lang, { type: "conjunction" }).format(words);
+  return fillIn(texts.reason, list);
 }
 
 function fillIn(text: string, ...values: string[]): string {
