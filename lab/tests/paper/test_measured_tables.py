@@ -107,8 +107,10 @@ def test_numbers_of_a_replay_are_means_of_its_later_periods() -> None:
     ]
     runs[1]["periods"].append(make_period(5, 0.9, tested=0))
     later = {"model": {"hr@10": {"mean": 0.35, "interval95": None}}}
-    settings = {"periods": 5, "half_life": 4.0}
-    (row,) = list_replay_rows({"settings": settings, "runs": runs, "later": later})
-    assert (row["half_life"], row["model"], row["metric"]) == ("4", "model", "hr@10")
+    settings = {"periods": 5, "mechanism": "named", "epsilon": 12.5, "reports": 1, "lifetime": 4}
+    replay = {"settings": {**settings, "dummies": 0}, "runs": runs, "later": later}
+    fewer_seeds = {**replay, "runs": runs[:1]}
+    (row,) = list_replay_rows([fewer_seeds, replay])
+    assert (row["plan"], row["model"]) == ("names: 4 reports of eps 12.5", "model")
     assert row["values"] == "0.300000 0.400000"
     assert row["mean"] == pytest.approx(0.35)

@@ -6,11 +6,13 @@ settings stand in it as they were when it was measured, so no table changes with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sottovoce.characters import pluralize
+from sottovoce.core import Named
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
 from sottovoce_lab.paper.frontier import NAME_COUNTING, TARGET_QUALITIES, VIEWS
@@ -22,11 +24,14 @@ from sottovoce_lab.paper.tables import (
     format_interval,
     make_records,
 )
+from sottovoce_lab.replay.rivals import FROZEN_NAME, MODEL_NAME, PLAIN_SUFFIX
 
 # The data sets of the main table, by the number of their people in the report.
 MAIN_DATA = {"75,040": "netflix-75k", "40,000": "netflix-fresh-40k"}
 # The numbers of all replays of the Netflix subset.
 REPLAY_FILE = "replay-netflix-75k.csv"
+# Models of a replay that depend on its plan; the others are baselines.
+OWN_REPLAY_MODELS = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX)
 # Rows of these methods are what reports add to popularity.
 OWN_PREFIX = "ours"
 
@@ -120,12 +125,22 @@ class Targets:
         return local if method == NAME_COUNTING else f"{local} ({central})"
 
 
-def list_replay_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the numbers of the later periods of a replay, from its JSON file.
+def list_replay_rows(replays: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the numbers of the later periods of replays of the same data, from their JSON files.
 
     Args:
-        replay: Content of a file of `sottovoce replay --json`.
+        replays: Contents of files of `sottovoce replay --json`. Baselines that are in several of
+            them are taken from the one with the most seeds. Frozen models are left out.
     """
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for replay in sorted(replays, key=lambda one: len(one["runs"]), reverse=True):
+        for row in _list_rows(replay):
+            rows.setdefault((row["plan"], row["model"], row["metric"]), row)
+    # Baselines, which have no plan, come last.
+    return sorted(rows.values(), key=lambda row: row["plan"] == "")
+
+
+def _list_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
     settings, runs = replay["settings"], replay["runs"]
     later = [
         [
@@ -137,14 +152,25 @@ def list_replay_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     rows = []
     for model, metrics in replay["later"].items():
-        for metric in metrics:
+        for metric in metrics if not model.startswith(FROZEN_NAME) else ():
             means = [
                 sum(one["quality"][model][metric] for one in periods) / len(periods)
                 for periods in later
             ]
-            about = {"half_life": f"{settings['half_life']:g}", "model": model, "metric": metric}
+            plan = _describe_plan(settings) if model in OWN_REPLAY_MODELS else ""
+            about = {"plan": plan, "model": model, "metric": metric}
             rows += make_records(Interval.from_values(means), **about)
     return rows
+
+
+def _describe_plan(settings: Mapping[str, Any]) -> str:
+    """Return what one person sends in a lifetime, as "names: 4 reports of eps 12.5"."""
+    subject = "names" if settings["mechanism"] == Named.name else "taste"
+    reports = settings["reports"] * (settings["lifetime"] or settings["epochs"])
+    text = f"{subject}: {pluralize(reports, 'report')} of eps {settings['epsilon']:.3g}"
+    if settings["dummies"]:
+        text += f", {settings['dummies']:,} dummies in an epoch"
+    return text
 
 
 def _list_main_pivots() -> dict[str, Pivot]:
@@ -240,7 +266,7 @@ PIVOTS: dict[str, Pivot | Targets] = {
     ),
     "replay": Pivot(
         (REPLAY_FILE,),
-        ("model", "half_life"),
+        ("model", "plan"),
         {
             "HR@10 all": {"metric": "hr@10"},
             "HR@50 all": {"metric": "hr@50"},

@@ -168,7 +168,7 @@ def main() -> None:
     folder: Path | None = arguments.take
     if arguments.replays:
         contents = [json.loads(file.read_bytes()) for file in arguments.replays]
-        rows = [row for content in contents for row in list_replay_rows(content)]
+        rows = list_replay_rows(contents)
         (CELLS / REPLAY_FILE).write_text(Table("replay", "", (), [], rows).to_csv())
     if folder is not None:
         for file in CELLS.glob("*.csv"):
