@@ -88,7 +88,7 @@ def test_frontier_has_the_least_budget_of_each_method(tmp_path: Path) -> None:
     lines = ["method,local,central,mean", *(",".join(map(str, point)) for point in points)]
     (tmp_path / "frontier.csv").write_text("\n".join(lines) + "\n")
     table = build_measured_tables(tmp_path)["frontier"]
-    assert table.headings == ("HR@10", "loudest", "named-counts")
+    assert table.headings == ("HR@10", "ours", "by name, counted")
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["0.50"] == ("1 (0.05)", "8")
     assert rows["0.70"] == ("5 (0.05)", "8")

@@ -217,8 +217,8 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
 
 def is_for_names(budget: Budget | None) -> bool:
     """Return whether a training without an end learns names with this budget."""
-    # Replayed by date, lists of names are better than lists of taste at every budget from 10 to
-    # 2,000 (lab/docs/report.md, "Reports of names"). Names need a local budget.
+    # Replayed by date, names with a budget of 10 make better lists than taste with one of 2,000
+    # (lab/docs/report.md, "Reports of names"). Names need a local budget.
     return budget is not None and budget.local is not None
 
 

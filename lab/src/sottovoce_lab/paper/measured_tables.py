@@ -18,6 +18,7 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
 from sottovoce_lab.paper.frontier import NAME_COUNTING, TARGET_QUALITIES, VIEWS
 from sottovoce_lab.paper.main_table import MAX_CENTRAL_EPSILON, METRIC_LABELS
 from sottovoce_lab.paper.tables import (
+    METHOD_LABELS,
     NO_VALUE,
     Table,
     format_budget,
@@ -34,6 +35,16 @@ REPLAY_FILE = "replay-netflix-75k.csv"
 OWN_REPLAY_MODELS = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX)
 # Rows of these methods are what reports add to popularity.
 OWN_PREFIX = "ours"
+# Parts of labels in the files, and what the report calls them everywhere.
+REPORT_LABELS = {
+    "FMF-LDP (preset paper)": "preset paper",
+    "FMF-LDP (preset paper, alpha 4)": "preset paper, alpha 4",
+    "paper, coordinate": "preset paper",
+    "loudest": OWN_PREFIX,
+    "private popularity": "popularity by signs",
+    "items by name: counts": "by name, counted",
+    "items by name: ALS": "by name, factorised",
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Pivot:
         ]  # fmt: skip
         keys = dict.fromkeys(tuple(row[key] for key in self.keys) for row in records)
         lines = [
-            (*key, *budgets, *numbers)
+            (*map(_format_key, key), *budgets, *numbers)
             for key in keys
             for own in [select_rows(records, **dict(zip(self.keys, key, strict=True)))]
             for numbers in [[self._format(select_rows(own, **w)) for w in self.columns.values()]]
@@ -83,6 +94,16 @@ class Pivot:
             return f"{difference} ({low} to {high})"
         interval = Interval.from_values([float(value) for value in row["values"].split()])
         return f"{interval.mean:.3f}" if self.means_only else format_interval(interval)
+
+
+def _format_key(text: str) -> str:
+    """Return a number with thousands separated, and a label as the report calls it."""
+    try:
+        return f"{float(text):,g}"
+    except ValueError:
+        for part, label in REPORT_LABELS.items():
+            text = text.replace(part, label)
+        return text
 
 
 def _format_budgets(rows: Sequence[CellRow]) -> tuple[str, ...]:
@@ -111,7 +132,8 @@ class Targets:
             (f"{target:.2f}", *(self._find_budgets(points, method, target) for method in methods))
             for target in TARGET_QUALITIES
         ]
-        return Table(name, name, ("HR@10", *methods), lines, [{"rows": len(lines)}])
+        headings = ("HR@10", *(_format_key(METHOD_LABELS[method]) for method in methods))
+        return Table(name, name, headings, lines, [{"rows": len(lines)}])
 
     def _find_budgets(self, points: Sequence[CellRow], method: str, target: float) -> str:
         """Return the local and in brackets the central budget, or nothing if out of reach."""
@@ -216,16 +238,15 @@ PIVOTS: dict[str, Pivot | Targets] = {
         {f"epoch {n}": {"method": "loudest", "epoch": str(n)} for n in (1, 10, 20, 30)},
     ),
     "table5": Pivot(
-        ("table5.csv",), ("method",), {"latest": {"metric": "hr@10"}}, has_budgets=True
-    ),
-    "table5-time": Pivot(
-        ("table5-time.csv",),
+        ("table5.csv", "table5-time.csv"),
         ("method",),
         {
-            f"{split}{', with order' * (kind == 'time')}": {"split": split, "known": kind}
-            for split in ("latest", "date")
-            for kind in ("alone", "time")
+            "latest": {"metric": "hr@10"},
+            "latest, with order": {"split": "latest", "known": "time"},
+            "date": {"split": "date", "known": "alone"},
+            "date, with order": {"split": "date", "known": "time"},
         },
+        has_budgets=True,
     ),
     "equal-local": Pivot(
         ("equal-local.csv",),
@@ -253,9 +274,12 @@ PIVOTS: dict[str, Pivot | Targets] = {
         {f"fifth {n} of people": {"fifth": str(n)} for n in range(1, 6)},
     ),
     "people-item": Pivot(
-        ("people-item-kept.csv",),
+        ("people-item-kept.csv", "people-exposure.csv"),
         ("method",),
-        {f"fifth {n} of items": {"fifth": str(n)} for n in range(1, 6)},
+        {
+            **{f"fifth {n} of items": {"fifth": str(n)} for n in range(1, 6)},
+            "share of the catalogue": {"metric": "coverage@10"},
+        },
     ),
     "frontier": Targets(),
     "attacker": Pivot(
