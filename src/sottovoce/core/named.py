@@ -42,13 +42,13 @@ Int64 = NDArray[np.int64]
 
 # The outcome of a person without an item that the catalogue knows.
 NOTHING_OUTCOME = 0
-# By default there are this many outcomes for each item: room for a catalogue that grows.
+# Default number of outcomes for each item. It is above 1, so that the catalogue can grow.
 OUTCOMES_PER_ITEM = 1.1
 
 
 @dataclass(frozen=True)
 class Named(Mechanism):
-    """The mechanism that names an item. `names` is K; 0 means 1.1 times the number of items."""
+    """The mechanism that names an item. The option `names` is K, the number of outcomes."""
 
     names: int = setting(
         0,
@@ -142,12 +142,12 @@ class Named(Mechanism):
         return self.names
 
     def to_sums(self, counts: Int64) -> Int64:
-        """Return the counts themselves: an outcome is no sign, and takes nothing from another."""
+        """Return the counts unchanged, because outcomes are not signs that cancel each other."""
         return counts
 
     @property
     def gain(self) -> float:
-        """The probability that a report is a name, and not uniform."""
+        """The probability that a report is the name of an item, and is not drawn uniformly."""
         return 1 - self.gamma
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> Float64:
@@ -167,9 +167,9 @@ class Named(Mechanism):
         return estimate
 
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:  # noqa: ARG002
-        """Return `gamma`, and K (1 - gamma) more for the name.
+        """Return K times the probability of each outcome: gamma, and K (1 - gamma) more for names.
 
-        The names of a person with several latest items share the second part.
+        If a person touched several items last, these share the term K (1 - gamma) equally.
         """
         densities = np.full((histories.n_users, self.names), self.gamma)
         lengths, users = np.diff(histories.indptr), histories.users_of_entries()

@@ -43,7 +43,7 @@ class ProxyStatus:
     free_bytes: int
     """Free bytes on the disk."""
     running: ProcessState | str
-    """The state that the process reports, or a message why it reports none."""
+    """The state that the running proxy reports, or a message that says why there is none."""
     server: ServerProbe
     signed: SignedManifest | None = None
     """Manifest of the epoch that clients are shown; None before the first epoch."""
@@ -59,7 +59,7 @@ class ProxyStatus:
     unsettled: tuple[FlushedEpoch, ...] = ()
     """Epochs that have ended, but that the server has not confirmed yet."""
     expiring: str | None = None
-    """A message which certificates must be renewed; None if no certificate expires soon."""
+    """A message that names the certificates to renew; None if no certificate expires soon."""
     max_per_address: int = 0
     """Batches that one address may send in an epoch; 0 for no limit."""
     panel_fits: bool = True

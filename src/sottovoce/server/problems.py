@@ -106,16 +106,16 @@ def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: floa
     if contact is None:
         if silent_seconds <= PROXY_GRACE_SECONDS:
             return None
-        return f"nothing was heard from proxy {name} yet: does it run, and reach this server?"
+        return f"proxy {name} has not contacted this server yet: does it run, and reach the server?"
     if silent_seconds > MAX_SILENCE_SECONDS:
         minutes = f"{MAX_SILENCE_SECONDS / 60:.0f} minutes"
-        return f"nothing was heard from proxy {name} for {minutes}: does it run?"
+        return f"proxy {name} has not contacted this server for {minutes}: does it run?"
     if contact.refusal:
         return f"proxy {name}: {contact.refusal}"
     if contact.has_duplicate:
         return (
-            f"two processes speak as proxy {name}, and only the older one is heard: stop one, or "
-            "give each a name and a secret of its own ([proxies])"
+            f"two processes use the secret of proxy {name}, and only the older one is accepted: "
+            "stop one, or give each its own name and secret ([proxies])"
         )
     if contact.earlier_database:
         return (
@@ -141,15 +141,15 @@ def describe_idle_workers(epoch: Epoch, wait: EpochWait, then: float) -> str | N
         return None
     action = "closed" if epoch.state == OPEN else "applied"
     return (
-        f"epoch {epoch.epoch} could be {action}, and no worker does it; does one run, with the "
-        "newest keys file, and what does its log say?"
+        f"epoch {epoch.epoch} could be {action}, but no worker does it: check that a worker runs "
+        "with the newest keys file, and read its log"
     )
 
 
 def describe_dropped_reports(epoch: Epoch) -> list[str]:
-    """Return sentences about reports of an applied epoch that were dropped or did not come."""
+    """Return sentences about an applied epoch that counted no reports, or dropped some."""
     if not epoch.reports:
-        return [f"epoch {epoch.epoch} came to nothing: no reports were counted"]
+        return [f"epoch {epoch.epoch} counted no reports"]
     # A few come from a proxy that repeats a chunk, or from one faulty client: that is usual.
     is_usual = epoch.duplicates + epoch.undecodable <= MAX_DROPPED_SHARE * epoch.reports
     ignored = ["duplicates", "undecodable"] if is_usual else []

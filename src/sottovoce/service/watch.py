@@ -75,7 +75,7 @@ class ProcessState:
             since, troubles, last = state["since"], state["troubles"], state["last"]
             notes = tuple(state["notes"])
             if state["config"] != str(config.resolve()):
-                raise ProtocolError("state: it is of another program or other settings")
+                raise ProtocolError("state: it belongs to another program, or to other settings")
             texts = [*troubles, *notes, last or ""]
             if not 0 <= float(since) <= MAX_TIME or not all(isinstance(t, str) for t in texts):
                 raise ProtocolError("state: its values are not those of a sottovoce service")

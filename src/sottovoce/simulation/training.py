@@ -31,7 +31,7 @@ class TrainingState:
     n_reports: int = 0
     """Reports in the last epoch."""
     names: NameCounts | None = None
-    """In a training of names, what was counted so far."""
+    """Counts of the named items in a training of names; None in other trainings."""
 
     def add_items(self, n_items: int) -> "TrainingState":
         """Return the state for a catalogue of `n_items` items, of which the last ones are new."""
@@ -49,7 +49,7 @@ def start_training(settings: Settings, n_items: int) -> TrainingState:
 def train(
     settings: Settings, engine: Engine, start: TrainingState, *, row_limit: float = 0.0
 ) -> Iterator[TrainingState]:
-    """Run the epochs that are left, and yield the state after each."""
+    """Run the remaining epochs, and yield the state after each."""
     state = start
     while state.epochs_done < settings.epochs:
         state = run_epoch(engine, state, row_limit=row_limit)
@@ -127,7 +127,7 @@ class TrainingLog:
         measure: Callable[[TrainingState], Record],
         on_epoch: Callable[[Record], None] = lambda _: None,
     ) -> None:
-        """Run the epochs that are left, and write the checkpoint after each.
+        """Run the remaining epochs, and write the checkpoint after each.
 
         Args:
             engine: The engine that computes the reports.

@@ -1,8 +1,8 @@
-"""The server's memory in a training of names: what was named lately, and in the long run.
+"""The server's memory in a training of names: recent names, and names of the long run.
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
-present names. It is published smoothed, never as raw counts: in a small epoch, a name that came
-once is probably true.
+recent names. It is published smoothed, never as raw counts: in a small epoch, an item that was
+named once was probably named by a person and not by noise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-# The share of an item is smoothed as if this many further reports had named items in the
-# proportions of the long run.
+# To smooth the shares, this number of reports is added that name items in the proportions of the
+# long run.
 LONG_RUN_REPORTS = 1_000.0
-# The long run begins as if this many reports had named all items equally often.
+# To begin the long run, this number of reports is assumed that name all items equally often.
 EQUAL_REPORTS = 100.0
 # Number of rows of the table of counts.
 TABLE_ROWS = 4
@@ -36,9 +36,9 @@ class NameCounts:
     """
 
     table: Float64
-    """4 x M. Row 0: how often each item was named lately; the older an epoch, the less it weighs.
-    Row 1: the reports behind row 0. Row 2: how often it was named in all epochs. Row 3: the reports
-    behind row 2."""
+    """4 x M. Row 0: the estimated number of recent names of each item, in which older epochs weigh
+    less. Row 1: the number of reports behind row 0. Row 2: the estimated number of names in all
+    epochs. Row 3: the number of reports behind row 2."""
 
     @classmethod
     def make_empty(cls, n_items: int) -> Self:
@@ -47,7 +47,7 @@ class NameCounts:
 
     @classmethod
     def from_popularity(cls, popularity: Float64) -> Self:
-        """Return counts whose long run has these popularities, as if few reports had named them."""
+        """Return counts whose long run has these popularities, as if from `LONG_RUN_REPORTS`."""
         counts = cls.make_empty(len(popularity))
         shares = popularity / popularity.sum()
         counts.table[2:] = LONG_RUN_REPORTS * np.stack([shares, np.ones(len(shares))])
@@ -80,7 +80,7 @@ class NameCounts:
         """
         recent, recent_reports, lasting, lasting_reports = self.table
         n_items = len(recent)
-        # Estimates of rare items are below 0 as often as above, but no share is.
+        # Estimates of rare items are often below 0, but a share cannot be.
         lasting = np.maximum(lasting, 0.0) + EQUAL_REPORTS / n_items
         long_run = lasting / (lasting_reports + EQUAL_REPORTS)
         shares = np.maximum(recent, 0.0) + LONG_RUN_REPORTS * long_run

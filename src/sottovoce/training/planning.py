@@ -1,4 +1,4 @@
-"""The planner: choose eps, k, T, turns, F, alpha and the mechanism's options within a budget.
+"""The planner, which chooses eps, k, T, turns, F, alpha and the mechanism's options for a budget.
 
 The planner uses public numbers only. docs/reference/model.md explains its rules and says on which
 splits of data they were fitted; no result is reported for those splits. Settings that a caller

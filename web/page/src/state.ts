@@ -16,8 +16,8 @@ export interface SearchResult extends Film {
 }
 
 /**
- * A reason for a recommended film: a film of the history, a tag of films in the history, or that
- * many people see the film now.
+ * A reason for a recommended film: a film of the history, a tag of films in the history, or `now`,
+ * which means that many people see the film at present.
  */
 export type Reason =
   | { kind: "film"; film: Film }

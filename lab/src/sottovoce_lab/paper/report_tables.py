@@ -14,7 +14,7 @@ import shutil
 import tomllib
 from pathlib import Path
 
-from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
+from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select_rows
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.measured_tables import (
@@ -24,6 +24,7 @@ from sottovoce_lab.paper.measured_tables import (
     list_replay_rows,
 )
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
+from sottovoce_lab.paper.poisoning.names import REPORT_EPSILONS
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.store import read_about
 from sottovoce_lab.paper.tables import Table
@@ -53,8 +54,27 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     tables = {table.name: table for table in build_tables([*cells, *curves], crowds)}
     claims = tabulate_claims(_select_preset(cells), _select_preset(curves))
     cost = _tabulate_cost(read_csv(folder / "cost-cells.csv"))
-    built = (*tables.values(), claims, cost)
+    false_names = _tabulate_false_names(read_csv(folder / "names-attack.csv"))
+    built = (*tables.values(), claims, cost, false_names)
     return {table.name: table for table in built} | build_measured_tables(folder)
+
+
+def _tabulate_false_names(rows: list[CellRow]) -> Table:
+    """Build the table of false reports that lift an item into lists, by reports in an epoch."""
+    lines, records = [], []
+    for reports in dict.fromkeys(row["reports"] for row in rows):
+        own = select_rows(rows, reports=int(reports))
+        by_epsilon = [select_rows(own, epsilon=epsilon) for epsilon in REPORT_EPSILONS]
+        needed = [read_metric(part, "false") for part in by_epsilon]
+        exact, honest = read_metric(own, "exact"), float(own[0]["honest"])
+        columns = [f"{one.mean:.0f}" for one in (*needed, exact) if one]
+        lines.append((f"{honest:,.0f}", *columns, own[0]["address"]))
+        records.append({"reports": reports, "needed": columns})
+    headings = (
+        "reports in an epoch", *(f"false reports, eps {epsilon:g}" for epsilon in REPORT_EPSILONS),
+        "fake people, exact names", "one address may send",
+    )  # fmt: skip
+    return Table("false-names", "False names", headings, lines, records)
 
 
 def _tabulate_cost(rows: list[CellRow]) -> Table:
