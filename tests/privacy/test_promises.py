@@ -189,9 +189,13 @@ Unit = Literal["account", "device"] | None
 
 
 def asked(
-    event: Reporting, clients: int, charges: Sequence[Charge] = (), unit: Unit = None
+    event: Reporting,
+    clients: int,
+    charges: Sequence[Charge] = (),
+    unit: Unit = None,
+    names: int | None = None,
 ) -> list[str]:
-    return promise(event, clients, charges, unit=unit).summarize(event.total)
+    return promise(event, clients, charges, unit=unit).summarize(event.total, names)
 
 
 def test_summary_of_a_promise() -> None:
@@ -213,6 +217,15 @@ def test_summary_of_a_promise() -> None:
     for hopeless in (Reporting(64.0, 20, 1), Reporting(50.0, 1, 1), Reporting(2.5, 100, 20)):
         assert asked(hopeless, 100)[1].startswith("This protects nobody:")
     assert "no more reports leave" in promise(None, 100, [charge()]).summarize(0)[0]
+
+
+def test_summary_of_names_says_what_a_report_is() -> None:
+    leaves, tells, _ = asked(Reporting(5.0, 1, 2, 1 / 552), 1, names=552)
+    assert leaves == (
+        "Your history stays here; at most 2 reports (what you touched last, or one of 552 by "
+        "chance) go through a proxy to a server."
+    )
+    assert tells.endswith("99.996 times in 100.")
 
 
 def test_promise_with_accounts_is_for_one_account() -> None:
@@ -255,17 +268,23 @@ def grade(text: str) -> float:
     return 0.39 * length + 11.8 * syllables / len(words) - 15.59
 
 
-@pytest.mark.parametrize("unit", [None, "account"])
+@pytest.mark.parametrize(("unit", "names"), [(None, None), ("account", None), (None, 10_760)])
 @pytest.mark.parametrize("epochs", [1, 20, 200])
 @pytest.mark.parametrize(("epsilon", "reports"), [(10, 1), (5, 1), (0.5, 4), (2.5, 100), (12, 1)])
 @pytest.mark.parametrize(("clients", "dummies"), [(1, 0), (100, 0), (50_000, 0), (20, 20_000)])
 def test_summary_is_readable_at_age_14(
-    epsilon: float, reports: int, epochs: int, clients: int, dummies: int, unit: Unit
+    epsilon: float,
+    reports: int,
+    epochs: int,
+    clients: int,
+    dummies: int,
+    unit: Unit,
+    names: int | None,
 ) -> None:
     event = Reporting(epsilon, reports, epochs, 0.03, dummies * reports)
-    text = asked(event, clients, unit=unit)
+    text = asked(event, clients, unit=unit, names=names)
     assert len(text) == 3
-    assert len(" ".join(text).split()) <= 60
+    assert len(" ".join(text).split()) <= 62
     assert grade(" ".join(text)) <= 8
 
 
