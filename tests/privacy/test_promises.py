@@ -189,8 +189,10 @@ def test_another_charge_never_reduces_a_promise(before: list[Charge], another: C
 Unit = Literal["account", "device"] | None
 
 
-def asked(event: Reporting, clients: int, charges: Sequence[Charge] = ()) -> list[str]:
-    return promise(event, clients, charges).summarize(event.total)
+def asked(
+    event: Reporting, clients: int, charges: Sequence[Charge] = (), names: int | None = None
+) -> list[str]:
+    return promise(event, clients, charges).summarize(event.total, names)
 
 
 def test_summary_of_a_promise() -> None:
@@ -212,6 +214,15 @@ def test_summary_of_a_promise() -> None:
     for hopeless in (Reporting(64.0, 20, 1), Reporting(50.0, 1, 1), Reporting(2.5, 100, 20)):
         assert asked(hopeless, 100)[1].startswith("This protects nobody:")
     assert "no more reports leave" in promise(None, 100, [charge()]).summarize(0)[0]
+
+
+def test_summary_of_names_says_what_a_report_is() -> None:
+    leaves, tells, _ = asked(Reporting(5.0, 1, 2, 1 / 552), 1, names=552)
+    assert leaves == (
+        "Your history stays here; at most 2 reports (what you touched last, or one of 552 by "
+        "chance) go through a proxy to a server."
+    )
+    assert tells.endswith("99.996 times in 100.")
 
 
 def test_promise_with_accounts_is_for_one_account() -> None:
@@ -262,11 +273,11 @@ def test_summary_is_readable_at_age_14(
 ) -> None:
     event = Reporting(epsilon, reports, epochs, 0.03, dummies * reports)
     promised = promise(event, clients)
-    units: tuple[Unit, ...] = (None, "account")
-    for unit in units:
-        text = replace(promised, unit=unit).summarize(event.total)
+    cases: list[tuple[Unit, int | None]] = [(None, None), ("account", None), (None, 10_760)]
+    for unit, names in cases:
+        text = replace(promised, unit=unit).summarize(event.total, names)
         assert len(text) == 3
-        assert len(" ".join(text).split()) <= 60
+        assert len(" ".join(text).split()) <= 62
         assert grade(" ".join(text)) <= 8
 
 

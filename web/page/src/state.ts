@@ -87,6 +87,12 @@ export interface Point {
   people: number | null;
 }
 
+/** A film that many see now. */
+export interface NowFilm extends Film {
+  /** Share of the film in all names, 0..1. */
+  share: number;
+}
+
 /** The learning curve. */
 export interface Curve {
   /** Number of test people; null if the operator publishes no panel. */
@@ -99,6 +105,11 @@ export interface Curve {
   /** HR@10 of recommendations from tags only, without reports; null before it is measured. */
   tagsOnly: number | null;
   points: readonly Point[];
+  /**
+   * The films that most people see now, by the latest model; empty unless reports name films, and
+   * before the first ones.
+   */
+  now: readonly NowFilm[];
 }
 
 /** What the page receives from its workers. */
