@@ -67,7 +67,7 @@ def plan(
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
+    learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     accounts: AccountsOption = False,
     json: JsonFile = None,
     seed: Seed = 0,

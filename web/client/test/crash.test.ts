@@ -62,7 +62,7 @@ for (const turns of [0, 6]) {
   test(`a crash after every step of a sync, ${turns} turns into a transaction`, async (t) => {
     const world = await World.begin(t);
     let [steps, diedSent, outcome]: [number, number, string | null] = [0, 0, null];
-    for (; outcome === null; steps += IS_NIGHTLY ? 1 : 2) {
+    for (; outcome === null; steps += IS_NIGHTLY ? 1 : 3) {
       await startAgain(world);
       outcome = await syncFor(world, steps, turns);
       await checkBatches(world);

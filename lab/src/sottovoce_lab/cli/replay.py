@@ -196,7 +196,7 @@ def replay(
     ] = True,
     sample_users: SampleUsers = None,
     sample_items: SampleItems = None,
-    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
+    learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     plan: dict[str, Any],
     seed: Seed = 0,
 ) -> None:
