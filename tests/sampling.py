@@ -1,6 +1,6 @@
 """How much of a large set of cases runs by day; `SOTTOVOCE_CASES=all` (`make nightly`) runs it all.
 
-`make nightly` runs every file that imports this module again.
+`make nightly` finds the files that import this module.
 """
 
 import os
