@@ -20,8 +20,8 @@ from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
 
 # The cell of preset crowd, question history, seed 1: each training has two questions, two seeds.
-CHANGED_CELL = 15
-LABELS = ["paper, coordinate", "loudest", "strong", "crowd", "budget 50"]
+CHANGED_CELL = 19
+LABELS = ["paper, coordinate", "loudest", "named", "strong", "crowd", "budget 50"]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_cell_is_an_attack_with_its_bounds(grid: Grid, people: Interactions) -> 
 def test_table_and_picture(tmp_path: Path, grid: Grid) -> None:
     store = fill_store(tmp_path, grid)
     (table,) = AttackerExperiment(grid, store).build_tables()
-    assert table.notes[0] == "Under the bound in 20 of 20 cells."
+    assert table.notes[0] == "Under the bound in 24 of 24 cells."
     assert list(dict.fromkeys(row[0] for row in table.rows)) == LABELS
     assert table.rows[0][5:] == (
         "10", "1", "0.9000 ± 0.0000", "1.0000", "0.5500 ± 0.0000", "0.6000", "0.5800",
@@ -108,7 +108,7 @@ def test_table_and_picture(tmp_path: Path, grid: Grid) -> None:
     figure = Figure()
     AttackerExperiment(grid, store).draw(figure)
     assert len(figure.axes[0].get_yticks()) == len(table.rows)
-    assert [np.size(line.get_xdata()) for line in figure.axes[0].lines] == [10] * 4
+    assert [np.size(line.get_xdata()) for line in figure.axes[0].lines] == [12] * 4
 
 
 # 4.9 standard errors of 0.01 beyond 0.6 are no chance.
@@ -118,5 +118,5 @@ def test_guess_over_the_bound_is_named(
 ) -> None:
     store = fill_store(tmp_path, grid, unlinked=unlinked)
     (table,) = AttackerExperiment(grid, store).build_tables()
-    over = "19 of 20 cells; over it: crowd, history, seed 1 (unlinked 0.6500 over 0.6000)."
-    assert table.notes[0] == f"Under the bound in {over if is_over else '20 of 20 cells.'}"
+    over = "23 of 24 cells; over it: crowd, history, seed 1 (unlinked 0.6500 over 0.6000)."
+    assert table.notes[0] == f"Under the bound in {over if is_over else '24 of 24 cells.'}"

@@ -67,7 +67,7 @@ def plan(
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
+    learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     accounts: AccountsOption = False,
     json: JsonFile = None,
     seed: Seed = 0,
@@ -131,7 +131,7 @@ def _plan_taste(
 
 def _print_plan(outlook: PlanOutlook, verdict: str, duration: str) -> None:
     """Print what plans of both kinds have."""
-    device_texts = outlook.promise.summarize(outlook.privacy_report.training.reports)
+    device_texts = outlook.terms.summarize((), outlook.terms.epochs)
     for line in (
         verdict,
         _describe_privacy(outlook),
@@ -172,7 +172,7 @@ def _describe_names(outlook: NamesOutlook) -> str:
         f"are spread over {output.pluralize(settings.epochs, 'epoch')}. In the first ones, the "
         f"{output.count_people(outlook.present)} who are there at the beginning send about "
         f"{outlook.first_reports:,.0f} reports more in each. A report names one of "
-        f"{outlook.public_numbers.items:,} items, or is one of {terms.parameters['names']:,} "
+        f"{outlook.public_numbers.items:,} items, or is one of {terms.names:,} "
         f"outcomes by chance: beyond {terms.max_items:,} items, people must be asked again."
     )
 

@@ -41,7 +41,7 @@ class Tags:
 
     A tag is a label that enough items have (a genre, a brand), or a band of a number (years,
     prices). Every client derives the same tags from the catalogue. A device uses them only when it
-    recommends, so they cost no report.
+    recommends; no report depends on them.
     """
 
     names: tuple[Tag, ...]

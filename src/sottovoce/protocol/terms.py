@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from hashlib import sha256
 from json import dumps
+from math import ceil, exp
 from operator import gt, lt, ne
 from typing import Any, Literal, Self
 
@@ -36,6 +37,8 @@ MAX_CLIENTS = 10_000_000
 # `min_clients` may grow by this factor without asking the owner again.
 MAX_CROWD_GROWTH = 10
 TRAINING_ID_BYTES = 16
+# The shares of people for whose names the terms say how often a linked report is true.
+NAME_SHARES = (0.01, 0.0001)
 # Sentences for the owner. The browser client uses the same ones.
 ACCOUNTS_SENTENCE = "each with an account of its own; your devices share what yours may send"
 TRIAL_SENTENCE = "This is a trial: most people in it are invented, so nobody is hidden among them."
@@ -99,6 +102,7 @@ class Terms:
             epochs += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
+            *self._describe_name(),
             ("epochs", epochs),
             (
                 "dummies",
@@ -115,6 +119,26 @@ class Terms:
             ("training", self.training.hex()),
             *([("trial", TRIAL_SENTENCE)] if self.trial else ()),
         ]
+
+    def _describe_name(self) -> list[tuple[str, str]]:
+        """Describe what one report says, and what it says to somebody who knows whose it is."""
+        if self.names is None:
+            return []
+        odds = exp(self.epsilon)
+        truth = _format_percent(odds / (odds + self.names - 1))
+        # By the theorem of Bayes, from the share of people who would give the same name.
+        common, rare = (
+            _format_percent(odds * share / (odds * share + 1 - share)) for share in NAME_SHARES
+        )
+        says = (
+            f"names the item that you touched last, or nothing, in {truth} of 100 cases, else one "
+            f"of {self.names:,} items and free places by chance"
+        )
+        linked = (
+            f"to you: a name that 1 in 100 people would give is true in {common} of 100 cases, one "
+            f"that 1 in 10,000 would give in {rare}"
+        )
+        return [("a report", says), ("if it is linked", linked)]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:
         """Return in how many more epochs the device may take part.
@@ -158,13 +182,19 @@ class Terms:
             turns: The number of epochs.
             waiting: Number of reports in a batch that is charged and still waits to be sent.
         """
-        lines = self.promise(charges, turns=turns).summarize(turns * self.reports + waiting)
+        reports = turns * self.reports + waiting
+        lines = self.promise(charges, turns=turns).summarize(reports, self.names)
         return [TRIAL_SENTENCE, *lines] if self.trial else lines
 
     @property
     def asks_for_names(self) -> bool:
         """Whether reports name items instead of telling a gradient."""
         return MECHANISMS[self.mechanism].asks_for_names
+
+    @property
+    def names(self) -> int | None:
+        """K: the number of outcomes of a report that names an item; None for other reports."""
+        return self.parameters["names"] if self.asks_for_names else None
 
     @property
     def cost(self) -> Fraction:
@@ -304,6 +334,11 @@ def _format_field(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
+
+
+def _format_percent(share: float) -> str:
+    """Format a share as a number of 100 cases, rounded up to one decimal place."""
+    return f"{ceil(1000 * share) / 10:g}"
 
 
 def _format_duration(seconds: int) -> str:

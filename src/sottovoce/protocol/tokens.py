@@ -3,8 +3,8 @@
 The product's backend attests that a pseudonym belongs to an account. In each epoch the proxy
 evaluates one blinded batch id for each account, with a secret key. The device unblinds the result,
 which is its token for the next epoch. The signed manifest states the public key, and the device
-verifies that the proxy has used it. So the proxy cannot mark a device by a key of its own. The
-proxy recognises its tokens, but cannot tell which account it made a token for.
+verifies that the proxy has used it. So the proxy cannot mark a device by using another key for it.
+The proxy recognises its tokens, but cannot tell which account it made a token for.
 
 The scheme is the VOPRF (verifiable oblivious pseudorandom function) of RFC 9497, used as in Privacy
 Pass (RFC 9576, 9578). It uses ristretto255-SHA512 instead of P-384, because the proxy then checks a

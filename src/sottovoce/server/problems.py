@@ -15,10 +15,11 @@ MAX_SILENCE_SECONDS = 600.0
 # Duplicates and undecodable reports are mentioned only if they are more than this share of the
 # reports of an epoch.
 MAX_DROPPED_SHARE = 0.01
-# A catalogue is nearly full if less than this share of the room that it had is left.
+# A catalogue is nearly full if less than this share of the room for new items that it had at the
+# start of the training is left.
 MIN_ROOM_SHARE = 1 / 3
-# Why reports were dropped: the rest of a sentence about them, by the field of `Epoch` with their
-# number.
+# Why reports were dropped. A key is the field of `Epoch` that counts them; a value completes the
+# sentence "12 reports ...".
 DROP_REASONS = {
     "duplicates": "came twice",
     "undecodable": "could not be opened",
@@ -45,8 +46,9 @@ def find_problems(
         contacts: The last contact with each proxy of the settings; None if there was none.
         catalogue_problem: The result of `describe_room` for the newest catalogue and training.
         now: Unix seconds.
-        silent_since: Unix seconds from which on the silence of a proxy without any contact counts.
-        watched_since: Unix seconds from which on the silence of all other proxies counts.
+        silent_since: When the silence of a proxy that never made contact began, in Unix seconds.
+        watched_since: The silence of a proxy that made contact begins at its last contact, but not
+            before this time.
 
     Returns:
         A text for each name, `proxy/NAME` for a proxy; None where nothing is wrong.
@@ -78,7 +80,7 @@ def find_problems(
 
 
 def describe_room(items: int, training: Training) -> str | None:
-    """Return that a catalogue is nearly full; None if the training has room for more items.
+    """Return a warning if a catalogue is nearly full; None if it has room for more items.
 
     Args:
         items: Number of items in the catalogue.
@@ -128,13 +130,13 @@ def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: floa
 
 
 def describe_idle_workers(epoch: Epoch, wait: EpochWait, then: float) -> str | None:
-    """Describe an epoch that no worker moves on although it waits for nothing; None if all is well.
+    """Describe an epoch that is ready but that no worker closes or applies; None if all is well.
 
     Args:
         epoch: The latest epoch.
         wait: What it waits for.
-        then: Unix seconds in the past. An epoch that still waited for something at that time is no
-            problem.
+        then: Unix seconds in the past. An epoch that became ready after this time is no problem
+            yet.
     """
     over_since = wait.until if epoch.state == CLOSED and wait.silent else wait.since
     if not wait.is_over or then < over_since:

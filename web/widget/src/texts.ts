@@ -141,13 +141,13 @@ const GERMAN: Texts = {
   ask: "Bei besseren Empfehlungen mithelfen?",
   askAgain: "Geänderten Bedingungen zustimmen?",
   questionChanged: "Die Frage hat sich gerade geändert. Bitte noch einmal lesen.",
-  formatSummary: ({ trial, reports, guess }) => [
+  formatSummary: ({ trial, reports, names, guess }) => [
     ...(trial
       ? [
           "Dies ist ein Versuch: Die meisten darin sind erfunden, unter ihnen ist niemand verborgen.",
         ]
       : []),
-    `Was hier angesehen wird, bleibt auf diesem Gerät; ${formatLeaving(reports)}.`,
+    `Was hier angesehen wird, bleibt auf diesem Gerät; ${formatLeaving(reports, names)}.`,
     guess === null
       ? "Das schützt niemanden: Aus dem, was hinausgeht, lässt sich womöglich errechnen, was angesehen wurde."
       : `Eine 50:50-Vermutung darüber stimmt danach in höchstens ${useDecimalComma(guess.chance)} von 100 Fällen${formatLinked(guess)}.`,
@@ -211,10 +211,13 @@ const GERMAN: Texts = {
   },
 };
 
-function formatLeaving(reports: number): string {
+function formatLeaving(reports: number, names: number | null): string {
   if (reports === 0) return "es gehen keine weiteren Berichte hinaus";
-  const some = reports === 1 ? "verrauschter Bericht geht" : "verrauschte Berichte gehen";
-  return `höchstens ${formatNumber(reports, "de")} durch Zufall ${some} über einen Proxy an einen Server`;
+  const isOne = reports === 1;
+  const some = names
+    ? `Bericht${isOne ? "" : "e"} (das zuletzt Angesehene oder zufällig eins von ${formatNumber(names, "de")})`
+    : `durch Zufall verrauschte${isOne ? "r Bericht" : " Berichte"}`;
+  return `höchstens ${formatNumber(reports, "de")} ${some} geh${isOne ? "t" : "en"} über einen Proxy an einen Server`;
 }
 
 function formatLinked({

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sottovoce.core import Loudest
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import LENGTH_SIGMA, shop
@@ -75,7 +76,12 @@ class SlicedShop:
 
     def _plan_settings(self, seed: int) -> Settings:
         return plan_training(
-            self.people, self.items, history=self.history, budget=self.budget, seed=seed
+            self.people,
+            self.items,
+            history=self.history,
+            budget=self.budget,
+            seed=seed,
+            mechanism=Loudest.name,
         )
 
     def _run(

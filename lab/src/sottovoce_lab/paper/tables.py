@@ -84,7 +84,7 @@ class Reader:
     def read_side_interval(
         self, family: Family, kind: str, metric: str = MAIN_METRIC
     ) -> Interval | None:
-        """Return the interval with this side information, or None where it was not computed."""
+        """Return the interval of a metric with side information `kind`; None if not computed."""
         values = [
             float(result["known"][kind][metric])
             for result in self._read_results(family).values()
@@ -95,7 +95,7 @@ class Reader:
     def read_values(
         self, family: Family, metric: str = MAIN_METRIC, epoch: int | None = None
     ) -> dict[int, float]:
-        """Return a metric of each computed seed, after `epoch` of a curve or at the end."""
+        """Return a metric for each computed seed: after `epoch`, or at the end if it is None."""
         return {
             seed: get_metric(result, metric, epoch)
             for seed, result in self._read_results(family).items()
@@ -150,7 +150,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def list_cells(self) -> list[Cell]:
-        """Return all cells that are needed whatever their results are."""
+        """Return the cells that this experiment needs in any case."""
 
     def list_next_cells(self) -> list[Cell]:
         """Return cells that depend on results; called again until none of them is new."""
@@ -168,7 +168,7 @@ class Experiment(ABC):
 def get_metric(
     result: dict[str, Any], metric: str = MAIN_METRIC, epoch: int | None = None
 ) -> float:
-    """Return a metric of a result, after `epoch` of a curve or at the end."""
+    """Return a metric of a result: after `epoch`, or at the end if it is None."""
     return float(_get_metrics(result, epoch)[metric])
 
 
@@ -206,7 +206,7 @@ def format_budget(value: float | None) -> str:
 
 
 def make_records(interval: Interval | None, **about: Any) -> list[dict[str, Any]]:
-    """Return a list with the record of one number, which is empty where there is no number."""
+    """Return a list with one record for the interval; an empty list if it is None."""
     if interval is None:
         return []
     return [

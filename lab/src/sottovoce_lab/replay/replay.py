@@ -25,7 +25,7 @@ from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_
 from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
 from sottovoce.simulation.training import TrainingState, run_epoch, start_training
-from sottovoce.training import Settings
+from sottovoce.training import NameCounts, Settings
 from sottovoce_lab.replay.baselines import (
     RECENT_POPULARITY_NAME,
     BaselineContest,
@@ -185,14 +185,15 @@ def _run_periods(
     start: TrainingState | None,
     contest: BaselineContest,
 ) -> Iterator[Period]:
-    settings, sizes = plan.settings, timeline.catalogue_sizes
-    state = start or start_training(settings, int(sizes[0]))
+    settings, windows = plan.settings, timeline.windows
+    state = start or start_training(settings, windows[0].stop)
     frozen, takes = state, draw_participants(timeline, settings)
     for number in range(state.epochs_done, timeline.n_periods):
         began = time.perf_counter()
-        before = state.add_items(int(sizes[number]))
+        last = windows[max(number - 1, 0)]
+        before = _move_window(state, last, windows[number])
         # The frozen model learns nothing more, but new items need rows in it, too.
-        frozen = before if number <= frozen_at else frozen.add_items(len(before.V))
+        frozen = before if number <= frozen_at else _move_window(frozen, last, windows[number])
         models = {MODEL_NAME: before.V}
         if number > frozen_at:
             models[FROZEN_NAME] = frozen.V
@@ -207,6 +208,14 @@ def _run_periods(
         joined = int((timeline.joined <= number).sum())
         seconds = time.perf_counter() - began
         yield Period(number, before, people, joined, seconds, tested, tested_on_new)
+
+
+def _move_window(state: TrainingState, last: slice, window: slice) -> TrainingState:
+    """Return the state for the catalogue of the next period."""
+    removed = window.start - last.start
+    state = state.add_items(window.stop - last.start)
+    names = None if state.names is None else NameCounts(state.names.table[:, removed:])
+    return replace(state, V=state.V[removed:], names=names)
 
 
 def _test(
@@ -234,7 +243,8 @@ def _run_epoch(
 ) -> TrainingState:
     """Return the state after the reports of those who take part at the end of a period."""
     users, settings = np.flatnonzero(takes), plan.settings
-    histories, times = timeline.collect_histories(users, state.epochs_done, len(state.V))
+    window = timeline.windows[state.epochs_done]
+    histories, times = timeline.collect_histories(users, state.epochs_done, window)
     if settings.asks_for_names:
         histories = find_latest(histories, times)
     # The participants were drawn before. The engine gets only them, and all of them take part.
