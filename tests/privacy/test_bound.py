@@ -107,15 +107,15 @@ GROUP_2 = Group(Reporting(2.5, 10, 2, 0.165), 5_000)
 GROUP_3 = Group(Reporting(1.0, 30, 1, COIN_RHO), 300)
 
 
-@pytest.mark.parametrize(
-    "groups",
-    [
-        [GROUP_1, GROUP_2],
-        [GROUP_1, GROUP_3],
-        [GROUP_2, GROUP_3],
-        [GROUP_1, GROUP_2, GROUP_3],
-    ],
-)
+SEVERAL_GROUPS = [
+    [GROUP_1, GROUP_2],
+    [GROUP_1, GROUP_3],
+    [GROUP_2, GROUP_3],
+    [GROUP_1, GROUP_2, GROUP_3],
+]
+
+
+@pytest.mark.parametrize("groups", choose_cases(SEVERAL_GROUPS, 2))
 def test_bound_of_groups_is_slightly_above_the_accountant(groups: list[Group]) -> None:
     result, central = central_bound(groups, DELTA_6), finer(groups, DELTA_6)
     assert central <= result <= 1.17 * central

@@ -447,15 +447,17 @@ def made(case: dict[str, Any]) -> dict[str, Any]:
             ledger.charge(Charge(training, number, number.to_bytes(32), "loudest", **kind))
     ledger.set_limit(case["limit"])
     result, within = asked.promise(ledger.charges, case["delta"]), asked.turns_within(ledger)
+    turns = asked.turns_left(ledger.charges)
+    affordable = result
+    if within != turns:
+        affordable = asked.promise(ledger.charges, case["delta"], within)
     return {
         "local": result.local,
         "central": result.central,
         "dummies_only": result.dummies_only,
-        "turns_left": asked.turns_left(ledger.charges),
+        "turns_left": turns,
         "turns_within_limit": within,
-        "summary": asked.promise(ledger.charges, case["delta"], within).summarize(
-            within * asked.reports
-        ),
+        "summary": affordable.summarize(within * asked.reports),
         "figures": [list(pair) for pair in result.list_figures()],
     }
 

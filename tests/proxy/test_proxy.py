@@ -41,7 +41,6 @@ from tests.proxy.world import (
     raw_bytes,
     signed,
 )
-from tests.sampling import choose
 
 DUMMIES = 5
 
@@ -701,8 +700,7 @@ def test_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("sottovoce.proxy.dummies.DUMMIES_AT_ONCE", 2)
     whole = live(tmp_path / "whole").life
     assert {"before a commit", "after a deletion", "put_chunk", "after commit"} <= whole.done
-    # An odd distance has moments before and after commits.
-    for steps in range(0, UNLIMITED_STEPS - whole.left, choose(by_day=3, at_night=1)):
+    for steps in range(UNLIMITED_STEPS - whole.left):
         world = live(tmp_path / f"cut-{steps}", steps)
         assert world.lives == 2, steps
         with suppress(OSError):

@@ -84,8 +84,8 @@ def plan(
     \b
     Examples:
       sottovoce plan --people 20000 --newcomers 1500 --items 500 --budget 10
-      sottovoce plan --people 2000 --items 300 --history 12 --budget 100 --json plan.json
-      sottovoce plan --people 200 --items 100 --budget 10 --central-budget 1 --learn taste
+      sottovoce plan --people 2000 --items 300 --history 12 --budget 50 --learn taste
+      sottovoce plan --people 200 --items 100 --central-budget 1 --json plan.json
     """
     total_budget = Budget.from_options(budget, central_budget)
     if total_budget is None:

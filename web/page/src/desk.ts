@@ -170,9 +170,12 @@ class CurveMeter {
     const { hash, items } = this.#catalogue ?? { hash: "", items: [] };
     const isKnown = hash === toHex(manifest.catalogue) && manifest.reportsBehind > 0;
     if (!isKnown || !asksForNames(manifest.terms)) return [];
+    // An honest server publishes shares that sum to 1, but nothing else here relies on that.
+    const shares = items.map((_, row) => Math.max(V.values[row * V.columns] ?? 0, 0));
+    const total = shares.reduce((sum, share) => sum + share, 0) || 1;
     const films = items.map((item, row) => ({
       ...toFilm(item),
-      share: V.values[row * V.columns] ?? 0,
+      share: (shares[row] ?? 0) / total,
     }));
     return films.sort((a, b) => b.share - a.share).slice(0, NOW_FILMS);
   }

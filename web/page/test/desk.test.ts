@@ -97,7 +97,11 @@ test("what many see now comes from the latest model of names, and from no other"
   assert.deepEqual(await add(1, [0.5], "named", 0), []);
   assert.deepEqual((await add(2, [0.1, 0.4, 0.2], "named"))?.slice(0, 3), ["1", "2", "0"]);
   assert.equal(curves.at(-1)?.now.length, 10);
-  assert.ok(Math.abs((curves.at(-1)?.now[0]?.share ?? 0) - 0.4) < 1e-6);
+  assert.ok(Math.abs((curves.at(-1)?.now[0]?.share ?? 0) - 0.4 / 0.79) < 1e-6);
+  // Whatever a server publishes, shares are in 0..1.
+  await add(3, [-1e6, 3e5, 1e5], "named");
+  const lies = curves.at(-1)?.now.map(({ share }) => share) ?? [];
+  assert.ok(Math.abs((lies[0] ?? 0) - 0.75) < 1e-6 && lies.every((share) => share >= 0));
   assert.deepEqual((await add(3, [0.6, 0.4, 0.2], "named"))?.slice(0, 2), ["0", "1"]);
   assert.deepEqual(await add(4, [0.6, 0.4, 0.2], "loudest"), []);
 });

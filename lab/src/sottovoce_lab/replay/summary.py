@@ -111,7 +111,7 @@ def group_by_touched(replays: Sequence[Replay]) -> list[Row]:
 
 
 def measure_recovery(steady: Sequence[Replay], switched: Sequence[Replay], name: str) -> Recovery:
-    """Compare a model after a change of tastes with that on unchanged tastes; average over seeds."""
+    """Compare a model after a change of tastes with the same model without one; average runs."""
     gaps: list[list[float]] = []
     for one, other in zip(steady, switched, strict=True):
         before, after = one.compute_curve(name), other.compute_curve(name)

@@ -214,7 +214,7 @@ function createNowParts(films: readonly NowFilm[]): Node[] {
 }
 
 function createNowFilm(film: NowFilm, largest: number): HTMLElement {
-  const width = largest > 0 ? Math.max(0, (100 * film.share) / largest) : 0;
+  const width = largest > 0 ? (100 * film.share) / largest : 0;
   return h(
     "li",
     {},
