@@ -7,7 +7,7 @@ import pytest
 
 from lab.tests.paper.helpers import FULL
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce_lab.paper import CellStore, Scale, Table
+from sottovoce_lab.paper import CellStore, Grid, Table
 from sottovoce_lab.paper.main_table import MainTable
 from sottovoce_lab.paper.measured_tables import (
     PIVOTS,
@@ -76,7 +76,7 @@ def test_main_table_of_other_data_is_not_taken(results: Path) -> None:
 
 
 def test_files_have_the_names_of_the_tables_of_the_experiments(tmp_path: Path) -> None:
-    main = MainTable(Scale.from_about(FULL), CellStore.create(tmp_path, FULL))
+    main = MainTable(Grid.from_about(FULL), CellStore.create(tmp_path, FULL))
     names = {
         f"{table.name}.csv".replace("main-", "main-netflix-75k-") for table in main.build_tables()
     }

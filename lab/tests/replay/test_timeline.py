@@ -127,8 +127,8 @@ def test_items_leave_the_catalogue_after_their_last_day() -> None:
     assert last.start > 0
     own, _ = timeline.collect_histories(everybody, 9, last)
     both, _ = whole.collect_histories(everybody, 9, whole.windows[-1])
-    kept = both.indices >= last.start
-    assert np.array_equal(own.indices, both.indices[kept] - last.start)
+    is_kept = both.indices >= last.start
+    assert np.array_equal(own.indices, both.indices[is_kept] - last.start)
     cases = select_cases(timeline, 9, 1_000, 5, 0)
     assert cases.split.train.n_items == last.stop - last.start
     assert (cases.split.test >= 0).all()

@@ -103,11 +103,11 @@ class Knowledge:
     ) -> Float64:
         """Return for each victim the sum of the scores of all others who take part.
 
-        The copy of the victim in the crowd is left out. The expectation of the dummies' scores is
-        subtracted.
+        The copy of the victim in the crowd is left out. Scores of dummies count, too: weights are
+        such that the scores of all reports and dummies together have the expectation 0.
         """
         n_signed = self._weight.shape[1]
-        counts = np.bincount(reports[takes].ravel(), minlength=n_signed) - len(dummies) / n_signed
+        counts = np.bincount(reports[takes].ravel(), minlength=n_signed)
         counts += np.bincount(dummies, minlength=n_signed)
         own = reports[self._targets.victims]
         rows = np.arange(len(own))[:, None]

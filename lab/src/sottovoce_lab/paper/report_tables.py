@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select_rows
 from sottovoce_lab.paper.claims import tabulate_claims
+from sottovoce_lab.paper.grid import Grid
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.measured_tables import (
     REPLAY_FILE,
@@ -25,7 +26,6 @@ from sottovoce_lab.paper.measured_tables import (
 )
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.poisoning.names import REPORT_EPSILONS
-from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.store import read_about
 from sottovoce_lab.paper.tables import Table
 
@@ -46,10 +46,10 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     """Return the tables that are written from cells, by name."""
     cells = read_csv(folder / "initial-scale-cells.csv")
     curves = read_csv(folder / "initial-scale-curves.csv")
-    sizes = [(users, items) for users in Scale.users for items in Scale.items]
+    sizes = [(users, items) for users in Grid.users for items in Grid.items]
     crowds = Crowds(
-        sizes, Scale.table4_reports, Scale.initial_scales, REPORTED_SEEDS, Scale.search_seeds,
-        {users: users for users in Scale.users},
+        sizes, Grid.table4_reports, Grid.initial_scales, REPORTED_SEEDS, Grid.search_seeds,
+        {users: users for users in Grid.users},
     )  # fmt: skip
     tables = {table.name: table for table in build_tables([*cells, *curves], crowds)}
     claims = tabulate_claims(_select_preset(cells), _select_preset(curves))

@@ -28,6 +28,7 @@ from sottovoce.simulation.evaluation.metrics import Interval, hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.outlook import MAX_TESTED_PEOPLE, SHOP_KINDS
 from sottovoce.training import Budget, Settings, plan_training
+from sottovoce_lab.paper.grid import TUNING_SEED
 from sottovoce_lab.paper.poisoning.attackers import Attackers
 from sottovoce_lab.paper.poisoning.audience import (
     ITEMS_SHOWN,
@@ -37,7 +38,6 @@ from sottovoce_lab.paper.poisoning.audience import (
 )
 from sottovoce_lab.paper.poisoning.cell import count_attackers
 from sottovoce_lab.paper.poisoning.reports import ReportSystem
-from sottovoce_lab.paper.scale import TUNING_SEED
 
 
 @dataclass(frozen=True)

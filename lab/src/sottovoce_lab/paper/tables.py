@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cells import Cell
-from sottovoce_lab.paper.scale import Family, Scale
+from sottovoce_lab.paper.grid import Family, Grid
 from sottovoce_lab.paper.store import CellStore
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Reader:
     """Reads means over the splits that were computed."""
 
     store: CellStore
-    scale: Scale
+    grid: Grid
 
     def read_side_interval(
         self, family: Family, kind: str, metric: str = MAIN_METRIC
@@ -126,7 +126,7 @@ class Reader:
         return {"local": None, "central": None}
 
     def _read_results(self, family: Family) -> dict[int, dict[str, Any]]:
-        results = {seed: self.store.get(family(seed)) for seed in self.scale.seeds}
+        results = {seed: self.store.get(family(seed)) for seed in self.grid.seeds}
         return {seed: result for seed, result in results.items() if result is not None}
 
 
@@ -143,10 +143,10 @@ class Experiment(ABC):
         """Return its line of help: the first line of its docstring."""
         return (cls.__doc__ or "").partition("\n")[0]
 
-    def __init__(self, scale: Scale, store: CellStore):
-        self.scale = scale
+    def __init__(self, grid: Grid, store: CellStore):
+        self.grid = grid
         self.store = store
-        self.reader = Reader(store, scale)
+        self.reader = Reader(store, grid)
 
     @abstractmethod
     def list_cells(self) -> list[Cell]:
