@@ -66,7 +66,7 @@ class People:
         return self.first + places if self.chosen is None else self.chosen[places]
 
     def slice(self, begin: int, end: int) -> People:
-        """Return views of the people at places `begin` to `end - 1`; their numbers do not change."""
+        """Return views of the people at places `begin` to `end - 1`, who keep their numbers."""
         if self.resampled is not None:
             return People(self.histories, self.first + begin, end - begin)
         if self.chosen is not None:
