@@ -83,8 +83,8 @@ class Mechanism(ABC):
     preset_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of this mechanism's preset that differ from the defaults of `training.Settings`."""
     asks_for_names: ClassVar[bool] = False
-    """Whether reports name items. Then they are made of the items that a person touched last, and
-    the first column of the item matrix is the share of each item among the names."""
+    """Whether reports name items. Such reports are made from the items that a person touched last,
+    and the first column of the item matrix is the share of each item among the names."""
     is_planned: ClassVar[bool] = True
     """Whether the planner chooses factors and alpha if there is no budget."""
 

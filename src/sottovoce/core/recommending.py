@@ -91,7 +91,7 @@ class WideModel:
             alpha: The additional weight of own items.
             regularization: Ridge of the factors.
             has_shares: Whether the first column of V is the share of each item among all names, as
-                in a training of names. Then it is the popularity.
+                in a training of names. If so, this column is used as the popularity.
         """
         learnt = np.asarray(V.any(axis=1))
         wide = fill_new_items(V.astype(np.float64), learnt, tags)

@@ -325,8 +325,8 @@ class FederatedMF:
             known_tags = make_empty_tags(histories.n_items) if tags is None else tags
             fit_test = FitTest(histories, hidden, known_tags, settings)
         file = None if checkpoint is None else Path(checkpoint)
-        # The fingerprint prevents that a checkpoint of other data is continued. It is needed only
-        # with a file.
+        # The fingerprint prevents a training from continuing a checkpoint of other data. It is
+        # needed only with a file.
         identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
         log = TrainingLog.open(settings, histories.n_items, file, identity)
         refresh_metrics(log, fit_test)

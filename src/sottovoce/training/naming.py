@@ -34,7 +34,7 @@ WANTED_REPORTS = 1_000
 MIN_USEFUL_REPORTS = 100
 # The longest epoch that a plan proposes. What people touched longer ago says too little about now.
 MAX_EPOCH_DAYS = 28
-# Approximate share of an item that is popular now among all names. A plan for a central budget
+# Approximate share that a currently popular item has among all names. A plan for a central budget
 # compares the noise of dummies with the signal of such an item.
 CHART_SHARE = 0.003
 # A plan for a central budget tries values of epsilon in these steps. None of them is below

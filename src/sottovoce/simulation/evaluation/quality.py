@@ -75,7 +75,7 @@ def measure_scores(
 def measure_lists(
     lists: Int32, histories: Histories, hidden: Histories, metrics: Sequence[str] = DEFAULT_METRICS
 ) -> Evaluation:
-    """Measure lists, N x length, best first, -1 where there are no more items."""
+    """Measure lists, N x length, best first; lists with fewer items are filled up with -1."""
     parsed = [Metric.from_name(name) for name in metrics]
     is_hidden = lists[hidden.users_of_entries()] == hidden.indices[:, None]
     # What is in no list is ranked below everything.

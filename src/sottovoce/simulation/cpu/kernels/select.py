@@ -60,7 +60,7 @@ class Selection(NamedTuple):
     lowest_bins: Int32
     """F: for each factor, the lowest bin of rows whose agreement may be at the threshold."""
     highest_bins: Int32
-    """F: for each factor, the highest bin of such rows."""
+    """F: for each factor, the highest bin of rows whose agreement may be at the threshold."""
     sure_factors: NDArray[np.uint16]
     """BIN_COUNT + 1: the number of factors with which a row in this bin is certainly loud;
     `_NEAR_MARK` is added if it may be loud with other factors too."""
