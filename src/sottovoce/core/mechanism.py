@@ -253,7 +253,7 @@ def compute_sign_densities(lean: Float32) -> Float32:
 def count_reports(reports: UInt32, n_directions: int) -> Int64:
     """Return how often each report `index << 1 | bit` occurs: two numbers for each direction."""
     counts = np.bincount(reports.ravel(), minlength=2 * n_directions)
-    # `bincount` grows to the largest report that it sees.
+    # The result of `bincount` becomes longer if a report is too large.
     if len(counts) > 2 * n_directions:
         raise SettingsError(f"a report must name a direction up to {n_directions - 1}")
     return counts.astype(np.int64)

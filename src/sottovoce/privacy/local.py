@@ -19,8 +19,9 @@ from sottovoce.privacy.events import COIN_RHO, Reporting, check_delta
 
 Float64 = NDArray[np.float64]
 
-# The most reports for which the exact epsilon is computed, which then takes seconds and less than a
-# gigabyte. The limit for reports that are one sign is higher, because their loss is never 0.
+# The largest numbers of reports for which the exact epsilon is computed. It then takes seconds and
+# less than a gigabyte. The limit for reports of one sign (rho = 1/2) is higher, because their loss
+# is never 0.
 MAX_SIGN_REPORTS = 10**7
 MAX_OTHER_REPORTS = 10**6
 # Both tails of a binomial are counted as the largest loss. Their probability is at most
