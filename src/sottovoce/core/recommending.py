@@ -219,8 +219,8 @@ class Taste:
 
         Returns:
             One part for each own item: its contribution through the factors. One part for each tag:
-            the contribution of all own items through this tag. One part for popularity now, 0 if
-            the model has no shares: the contribution of all own items through the shares.
+            the contribution of all own items through this tag. One part for popularity now: the
+            contribution of all own items through the shares of names, 0 if the model has none.
         """
         factors, n_shares = self.model.V.shape[1], int(self.model.has_shares)
         row = self.model.rows([item])[0]
@@ -320,7 +320,8 @@ def _sort_rows(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     # A comparison sort is many times faster if its input is almost sorted, so its time would reveal
     # something about a person's taste. numpy sorts digits of 16 bits by counting instead.
     order = np.arange(len(keys))
-    # Two digits in descending order come first, because numpy skips input that is already sorted.
+    # Two digits in descending order come first. Without them, numpy would notice input that is
+    # already sorted and skip the work, so the time would depend on the scores.
     digits = np.empty(len(keys) + 2, np.uint16)
     digits[:2] = 2**16 - 1, 0
     for shift in range(0, 64, 16):

@@ -114,7 +114,7 @@ class Promise:
 
 
 def _format_guess_chance(epsilon: float, delta: float = 0.0) -> str:
-    """Format how often in 100 times a guess is right, if without reports it is right 50 times."""
+    """Format how often in 100 times a guess is right at most; without reports, it is 50 times."""
     # The chance that the guess is right is at most (e^epsilon + delta) / (e^epsilon + 1).
     doubt = 100 * (1 - delta) / (1 + exp(min(epsilon, MAX_EXPONENT)))
     if doubt < MIN_DOUBT_PERCENT:

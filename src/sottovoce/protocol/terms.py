@@ -37,7 +37,8 @@ MAX_CLIENTS = 10_000_000
 # `min_clients` may grow by this factor without asking the owner again.
 MAX_CROWD_GROWTH = 10
 TRAINING_ID_BYTES = 16
-# The shares of people for whose names the terms say how often a linked report is true.
+# The terms give two examples: how often a report that is linked to its sender is true, for an item
+# that this share of people would name.
 NAME_SHARES = (0.01, 0.0001)
 # Sentences for the owner. The browser client uses the same ones.
 ACCOUNTS_SENTENCE = "each with an account of its own; your devices share what yours may send"
@@ -121,12 +122,13 @@ class Terms:
         ]
 
     def _describe_name(self) -> list[tuple[str, str]]:
-        """Describe what one report says, and what it says to somebody who knows whose it is."""
+        """Describe what a report says, and what it says to somebody who knows its sender."""
         if self.names is None:
             return []
         odds = exp(self.epsilon)
         truth = _format_percent(odds / (odds + self.names - 1))
-        # By the theorem of Bayes, from the share of people who would give the same name.
+        # The theorem of Bayes, where the prior probability of a name is the share of people who
+        # would give it.
         common, rare = (
             _format_percent(odds * share / (odds * share + 1 - share)) for share in NAME_SHARES
         )
@@ -163,7 +165,7 @@ class Terms:
         Args:
             charges: All charges of the device's ledger.
             delta: Delta of the central epsilon.
-            turns: The number of epochs in which the device may still take part. None: all that
+            turns: The number of epochs in which the device may still take part. None means all that
                 `turns_left` allows.
         """
         all_turns = self.turns_left(charges)
@@ -175,7 +177,7 @@ class Terms:
         return promise(left, self.min_clients, charges, delta, unit if self.accounts else None)
 
     def summarize(self, charges: Sequence[Charge], turns: int, waiting: int = 0) -> list[str]:
-        """Return sentences that the owner reads before the device reports in `turns` more epochs.
+        """Return the sentences that ask the owner to let the device report in `turns` more epochs.
 
         Args:
             charges: All charges of the device's ledger.
@@ -188,7 +190,7 @@ class Terms:
 
     @property
     def asks_for_names(self) -> bool:
-        """Whether reports name items instead of telling a gradient."""
+        """Whether reports name items, and not directions of a gradient."""
         return MECHANISMS[self.mechanism].asks_for_names
 
     @property
@@ -291,7 +293,8 @@ class ParametersRule(Rule):
     """Rule for the parameters of a mechanism, some of which may change from epoch to epoch."""
 
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
-        # Another mechanism has other parameters. The rule for `mechanism` refuses it.
+        # Parameters of another mechanism are not compared: the rule for `mechanism` refuses it
+        # already.
         kind = MECHANISMS.get(agreed.mechanism)
         changeable = () if kind is None else kind.changeable_parameters
 
@@ -306,7 +309,8 @@ TERM_RULES = (
     Rule("mechanism", "reports would be made by {1}, not by {0}"),
     ParametersRule("parameters", "the mechanism's parameters would be {1}, not {0}"),
     # A smaller epsilon, or fewer reports in an epoch, are worse too. The owner's limit would then
-    # allow more reports than the owner was told, and more reports may reveal more among dummies.
+    # allow more reports than the owner was told, and more reports among the same dummies may reveal
+    # more.
     Rule("epsilon", "the budget of one report would change from epsilon {0} to {1}"),
     # A smaller fraction is worse too: if fewer directions are loud, a report that names one of them
     # stands out more among dummies.
@@ -337,7 +341,7 @@ def _format_field(value: Any) -> Any:
 
 
 def _format_percent(share: float) -> str:
-    """Format a share as a number of 100 cases, rounded up to one decimal place."""
+    """Format a share as a number of cases out of 100, rounded up to one decimal place."""
     return f"{ceil(1000 * share) / 10:g}"
 
 

@@ -13,8 +13,8 @@ from sottovoce.privacy import Reporting
 
 Counts = NDArray[np.int64]
 
-# Events with a smaller probability are ignored. A normal draw is six standard deviations above its
-# mean with this probability.
+# Events with a smaller probability are ignored. A normal draw is more than six standard deviations
+# above its mean with this probability.
 TAIL_PROBABILITY = 1e-9
 
 

@@ -19,10 +19,10 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-# To smooth the shares, this number of reports is added that name items in the proportions of the
-# long run.
+# The shares are smoothed by this number of imaginary reports, which name items in the proportions
+# of the long run.
 LONG_RUN_REPORTS = 1_000.0
-# To begin the long run, this number of reports is assumed that name all items equally often.
+# The long run begins with this number of imaginary reports, which name all items equally often.
 EQUAL_REPORTS = 100.0
 # Number of rows of the table of counts.
 TABLE_ROWS = 4
@@ -47,7 +47,7 @@ class NameCounts:
 
     @classmethod
     def from_popularity(cls, popularity: Float64) -> Self:
-        """Return counts whose long run has these popularities, as if from `LONG_RUN_REPORTS`."""
+        """Return counts that begin with `LONG_RUN_REPORTS` reports in these proportions."""
         counts = cls.make_empty(len(popularity))
         shares = popularity / popularity.sum()
         counts.table[2:] = LONG_RUN_REPORTS * np.stack([shares, np.ones(len(shares))])
@@ -76,7 +76,7 @@ class NameCounts:
         """Return the item matrix, M x F, whose first column is `now`: the share of each item.
 
         The other columns are zero, because names teach nothing else. An item that nobody could name
-        yet has the share 0, from which devices see that it is new.
+        yet has the share 0, which tells devices that it is new.
         """
         recent, recent_reports, lasting, lasting_reports = self.table
         n_items = len(recent)

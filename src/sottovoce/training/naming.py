@@ -32,9 +32,9 @@ HALF_LIVES = ((300.0, 0.5), (100.0, 1.0), (0.0, 2.0))
 # Netflix days had HR@10 of the whole catalogue .107 with 1,000 reports, .055 with 100.
 WANTED_REPORTS = 1_000
 MIN_USEFUL_REPORTS = 100
-# The longest epoch that a plan proposes. What was touched in a longer time is not touched now.
+# The longest epoch that a plan proposes. What people touched longer ago says too little about now.
 MAX_EPOCH_DAYS = 28
-# Approximate share of all names that an item has which is popular now. A plan for a central budget
+# Approximate share of an item that is popular now among all names. A plan for a central budget
 # compares the noise of dummies with the signal of such an item.
 CHART_SHARE = 0.003
 # A plan for a central budget tries values of epsilon in these steps. None of them is below
@@ -126,7 +126,7 @@ def _list_candidates(
     if budget.central is None or "dummies" in fixed:
         yield plan.copy_with(epsilon=epsilons[0])
         return
-    # A smaller epsilon is easier to hide than a larger one with more dummies.
+    # A smaller epsilon needs fewer dummies, so plans with smaller values are candidates, too.
     if "epsilon" not in fixed:
         min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, EPSILON_STEP)
         epsilons += np.arange(min_epsilon, largest, EPSILON_STEP).tolist()
@@ -138,7 +138,7 @@ def _list_candidates(
 
 
 def _choose_report_count(local: float, names: int, fixed: Mapping[str, Any]) -> int:
-    """Return the number of reports of one person with which most names are true."""
+    """Return the number of reports of one person that is expected to give the most true names."""
     if fixed.get("lifetime"):
         return int(fixed["lifetime"] * fixed.get("reports", 1))
     if "epsilon" in fixed:

@@ -41,11 +41,11 @@ from sottovoce.training.settings import DEFAULT_PRESET, Settings, list_basic_pre
 
 # The rules compare a training's signal with the bounds below. The signal of a training is
 #   people * reports of one person * gain ** 2 / items.
-# With less signal, a model has one factor, because only popularity can be learnt.
+# With less signal than this, a model has one factor, because only popularity can be learnt.
 MIN_SIGNAL_FOR_FACTORS = 90.0
-# With less signal, people do not take turns, because every epoch needs the reports of all people.
+# With less signal than this, people do not take turns: every epoch needs the reports of all.
 MIN_SIGNAL_FOR_TURNS = 300.0
-# With fewer reports of one person, a model has one factor unless the signal is at least
+# If a person makes fewer reports than this, a model has one factor, unless the signal is at least
 # MIN_SIGNAL_FOR_TURNS.
 MIN_REPORTS_FOR_FACTORS = 4
 
@@ -217,8 +217,8 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
 
 def is_for_names(budget: Budget | None) -> bool:
     """Return whether a training without an end learns names with this budget."""
-    # Replayed by date, names with a budget of 10 make better lists than taste with one of 2,000
-    # (lab/docs/report.md, "Reports of names"). Names need a local budget.
+    # In replays by date, a budget of 10 for names makes better lists than a budget of 2,000 for a
+    # model of tastes (lab/docs/report.md, "Reports of names"). Names need a local budget.
     return budget is not None and budget.local is not None
 
 
@@ -441,7 +441,7 @@ def _plan_at_epsilon(
     """Plan as many reports of the epsilon in `settings` as fit the central budget.
 
     Returns:
-        The plan, or None if no report fits, or fewer than the fixed settings need.
+        The plan, or None if not even one report fits, or fewer fit than the fixed settings need.
     """
     epsilon = settings.epsilon
     assert budget.central is not None

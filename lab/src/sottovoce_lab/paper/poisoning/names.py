@@ -94,7 +94,7 @@ def simulate_epochs(
         chance = stream(seed, "named", period)
         joined = np.flatnonzero(timeline.joined <= period)
         users = np.sort(chance.permutation(joined)[:reports])
-        latest = find_latest(*timeline.collect_histories(users, period, n_items))
+        latest = find_latest(*timeline.collect_histories(users, period, slice(0, n_items)))
         words = chance.integers(0, 2**64, (len(users), 2, 4), dtype=np.uint64)
         outcomes = mechanism.reports(empty, empty, latest, words)
         counts = count_reports(outcomes, mechanism.n_directions)
