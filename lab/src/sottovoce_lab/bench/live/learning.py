@@ -1,8 +1,9 @@
-"""What an epoch of names costs, divided by what one of taste costs, with plans of one budget.
+"""The cost of an epoch of names divided by the cost of an epoch of taste, planned for one budget.
 
     python -m sottovoce_lab.bench.live.learning --people 2000 --items 9781 --budget 10
 
-The same number of people report to a server and a proxy of each kind. Both kinds take turns.
+Each kind of training has its own server and proxy, to which the same number of people report. The
+two kinds take turns.
 """
 
 from __future__ import annotations
