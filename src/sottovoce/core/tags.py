@@ -108,7 +108,7 @@ def _collect_bands(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
     for kind, number_by_row in numbers.items():
         values = list(number_by_row.values())
         ascending, n = sorted(values), BANDS_PER_NUMBER
-        # Equal quantiles make one band.
+        # A band begins at each quantile; quantiles that are equal begin only one band.
         edges = sorted({ascending[band * len(ascending) // n] for band in range(n)})
         bands: list[list[int]] = [[] for _ in edges]
         ends = np.searchsorted(edges, values, side="right")

@@ -134,7 +134,7 @@ class _Scores:
 
 
 def _request_lists(model: Any, histories: Histories, length: int) -> NDArray[np.int32]:
-    """Return the lists of everybody, N x length, -1 where there are no more items."""
+    """Return everybody's lists, N x length; lists with fewer items are filled up with -1."""
     lists, matrix = np.full((histories.n_users, length), -1, np.int32), histories.to_csr()
     for begin in range(0, histories.n_users, PEOPLE_PER_REQUEST):
         users = np.arange(begin, min(begin + PEOPLE_PER_REQUEST, histories.n_users))
@@ -152,7 +152,7 @@ def _request_lists(model: Any, histories: Histories, length: int) -> NDArray[np.
 
 @dataclass(frozen=True, eq=False)
 class Popularity:
-    """A model that scores an item by the people who touched it: all time, or recently.
+    """A model that scores an item by the number of people who touched it, at any time or recently.
 
     >>> bought = Interactions.from_lists("shop", [[0, 1], [1], [2]], 3)
     >>> Popularity.fit(bought).counts.tolist()

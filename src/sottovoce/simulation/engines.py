@@ -3,7 +3,8 @@
 The package of an engine has two names: `Options`, a frozen dataclass of settings, and
 `build(parts, settings, options)`, which makes the engine for these people. `build` imports the
 slow dependencies of the engine, so that listing engines is fast. The name `auto` stands for the
-reference engine if the training is small, because it need not be compiled, and otherwise for `cpu`.
+reference engine if the training is small, because this engine need not be compiled, and otherwise
+for `cpu`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ ENGINE_MODULES = {
 }
 AUTO_ENGINE = "auto"
 COMPILED_ENGINES = ("cpu", "cuda")
-# `auto` uses the reference engine if the training takes it at most about this long. Compiling
+# `auto` uses the reference engine if it needs at most about this time for the training. Compiling
 # `loudest` for the cpu engine takes about twice as long, once on each machine.
 MAX_REFERENCE_SECONDS = 10.0
 
@@ -111,7 +112,7 @@ def build_engine(
     n_people = resample or parts.n_users
     is_small = name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings)
     # Names are drawn in one pass of numpy over all people, so no engine has a kernel for them. Ray
-    # divides the people among its processes all the same.
+    # still divides the people among its processes.
     if is_small or (settings.asks_for_names and name in COMPILED_ENGINES):
         package = load_engine_package("reference")
         engine_options = package.Options()
@@ -122,7 +123,8 @@ def build_engine(
 def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
     """Return whether `auto` uses the reference engine.
 
-    It does for small trainings, and if the cpu engine has no numba or no kernel for the mechanism.
+    It does so if the training is small, if numba is not installed, or if the cpu engine has no
+    kernel for the mechanism.
     """
     compiles = find_spec("numba") and has_kernel(
         f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism

@@ -85,8 +85,9 @@ class Engine(ABC):
         Args:
             V: The item matrix.
             epoch: The epoch, counted from 0.
-            row_limit: The limit for rows of the item matrix with which a live server resists
-                attackers (`training.items.limit_row_lengths`); 0: no limit.
+            row_limit: Largest length of a row of the estimate, in multiples of the typical length,
+                by which a live server resists attackers (`training.items.limit_row_lengths`); 0: no
+                limit.
         """
         # `collect` converts V for itself; the update below needs the converted V, too.
         V = self.check_items(V)

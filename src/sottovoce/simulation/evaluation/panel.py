@@ -28,7 +28,8 @@ def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
     split = leave_one_out(data, "random", seed)
     negatives = sample_candidates(split, DEFAULT_NEGATIVES, seed).items
     people = [
-        # Sorted, because their order says nothing: the file compresses better by a quarter.
+        # The negatives are sorted, because their order means nothing, and the compressed file is
+        # then smaller by a quarter.
         Panellist(tuple(split.train[user].tolist()), int(test), tuple(sorted(others.tolist())))
         for user, test in enumerate(split.test)
         if test >= 0 and len(others := negatives[user][negatives[user] >= 0])
@@ -46,7 +47,7 @@ def measure_popularity_on_panel(panel: Panel, tags: Tags) -> float | None:
     """Return HR@10 of popularity with the same tags, without a trained model.
 
     Returns:
-        None where the panel does not say how many people touched each item.
+        The ratio, or None if the panel does not say how many people touched each item.
     """
     if not any(panel.touched):
         return None
