@@ -52,7 +52,7 @@ TRUSTED_EPSILON = 1.0
 class LatePeople:
     """People who were taken out of training, with a part of their histories hidden.
 
-    Strong generalisation, as Liang et al. (2018) test it.
+    This is the test of strong generalisation of Liang et al. (2018).
     """
 
     others: Interactions
