@@ -12,7 +12,7 @@ from sottovoce.simulation import FederatedMF, Simulation, simulate
 from sottovoce.simulation.inputs import Labels
 from sottovoce.simulation.start import Provenance, Start, make_start, select_before
 from sottovoce.simulation.training import TrainingLog, start_training
-from sottovoce.training import Settings, plan_training
+from sottovoce.training import Budget, Settings, plan_training
 
 FILMS = 120
 PEOPLE = synthetic_people(400, FILMS, seed=1)
@@ -81,5 +81,7 @@ def test_a_checkpoint_of_another_start_is_refused(tmp_path: Path) -> None:
 def test_a_plan_has_the_factors_of_the_start(mechanism: str) -> None:
     plan = plan_training(5_000, 300, start_factors=16, mechanism=mechanism, preset=mechanism)
     assert plan.factors == {"loudest": 16, "named": 17}[mechanism]
+    with pytest.raises(SettingsError, match="no budget should be spent"):
+        plan_training(500, 3_000, start_factors=16, budget=Budget(local=10.0))
     with pytest.raises(SettingsError, match="public start"):
         plan_training(5_000, 300, start_factors=16, preset="paper")

@@ -72,7 +72,10 @@ class Start:
                 f"{path}: it is not a start: `sottovoce start` writes one ({error})"
             ) from error
         if len(ids) != len(saved.V):
-            raise CheckpointError(f"{path}: it has {len(ids)} ids for {len(saved.V)} items")
+            raise CheckpointError(
+                f"{path}: it has {len(ids)} ids for {len(saved.V)} items: learn it again, with "
+                "`sottovoce start`"
+            )
         return cls(saved.V, ids, provenance)
 
     def select_items(self, item_ids: NDArray[Any]) -> Float32:

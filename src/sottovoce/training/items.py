@@ -25,6 +25,9 @@ FULL_MEMORY_EPOCHS = 20
 # The length of a public start, relative to what all epochs could move if their reports agreed. With
 # this length, reports of large crowds move a start by about 0.6 of its length.
 START_LENGTH = 0.2
+# Largest length of a mean gradient that a step believes in. On the Netflix films it is about 0.16,
+# but in a noisy epoch an estimate is longer by chance.
+MAX_SIGNAL_LENGTH = 0.14
 # The same in a training of names, relative to the length of the column of shares that the start
 # gives. On the Netflix days, the column that reports give was then about as long as the start.
 START_LENGTH_WITH_SHARES = 2.0
@@ -170,8 +173,8 @@ def compute_signal_share(
 ) -> float:
     """Return the share of signal in the squared length of a whole training's estimate.
 
-    This is the weight with which the estimate is nearest to the truth in the mean, as of a Wiener
-    filter. A public start needs it: without reports worth the name, it stays as it is.
+    A Wiener filter has such a weight. A public start needs it: without reports worth the name, it
+    stays as it is.
 
     Args:
         estimate: The estimated mean gradient of one epoch.
@@ -185,8 +188,7 @@ def compute_signal_share(
     one_report[0] = 1
     squared_length = sum_squares(mechanism.estimate(one_report, n_reports))
     noise = squared_length * (n_reports + settings.dummies)
-    # In a noisy epoch, the difference is large by chance. No mean of gradients is that long.
-    signal = min(max(sum_squares(estimate) - noise, 0.0), START_LENGTH**2)
+    signal = min(max(sum_squares(estimate) - noise, 0.0), MAX_SIGNAL_LENGTH**2)
     # Every epoch adds to the signal in the same direction, and to the noise in any direction.
     signal_of_all = min(settings.memory, settings.epochs) * signal
     return signal_of_all / (signal_of_all + noise)

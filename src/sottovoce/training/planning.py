@@ -361,6 +361,15 @@ def _is_signal_too_weak(
     if not fixed.keys().isdisjoint(TASTE_SETTINGS):
         return False
     gain = _compute_gain(settings.mechanism, budget.local / reports, public.items)
+    if public.start_factors:
+        # The start knows popularity already, and its steps shrink with their noise.
+        if _compute_signal(public, reports, gain) >= MIN_SIGNAL_FOR_FACTORS:
+            return False
+        raise SettingsError(
+            f"reports of {public.people:,} people with a budget of {budget.local:g} would teach "
+            "nothing that the start does not know, so no budget should be spent: use the start "
+            "alone, or name a larger budget"
+        )
     is_few = reports < MIN_REPORTS_FOR_FACTORS
     min_signal = MIN_SIGNAL_FOR_TURNS if is_few else MIN_SIGNAL_FOR_FACTORS
     return _compute_signal(public, reports, gain) < min_signal

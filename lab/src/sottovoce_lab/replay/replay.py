@@ -221,9 +221,14 @@ def _run_periods(
     start: ReplayStart | None,
 ) -> Iterator[Period]:
     settings, sizes = plan.settings, timeline.catalogue_sizes
-    first_items = None if start is None else start.learn(timeline, 0)
-    if first_items is not None and not (first_items.any() or settings.asks_for_names):
-        raise DataError("the start has no interaction that is older than the first period")
+    first_items = None
+    if start is not None:
+        first_items = start.learn(timeline, 0)
+        if not (first_items.any() or settings.asks_for_names):
+            raise DataError(
+                f"{start.table.name}: all {start.table.n_interactions:,} interactions are younger "
+                "than the first period; name a start with older ones"
+            )
     state = first or start_training(settings, int(sizes[0]), first_items)
     frozen, takes = state, draw_participants(timeline, settings)
     for number in range(state.epochs_done, timeline.n_periods):
