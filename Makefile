@@ -76,7 +76,8 @@ coverage: $(READY) $(WEB)
 ON_DISK := PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp}
 
 nightly: $(READY) $(WEB)
-	$(ON_DISK) SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/nightly tests/live tests/service/test_fuzz.py
+	$(ON_DISK) SOTTOVOCE_CASES=all SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/nightly tests/live tests/service/test_fuzz.py
+	SOTTOVOCE_CASES=all $(PYTEST) $$(grep -rl --include='test_*.py' --exclude-dir=live tests.sampling tests)
 	$(if $(WEB),SOTTOVOCE_ROUNDS=20 npm --prefix web test)
 	$(PYTEST) lab
 	$(BIN)/python -m tests.planted

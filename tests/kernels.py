@@ -6,7 +6,6 @@
 from importlib.util import find_spec
 
 import numpy as np
-import pytest
 
 from sottovoce.core import MECHANISMS, draw_initial_items
 from sottovoce.simulation import build_engine
@@ -21,16 +20,6 @@ def can_compute(engine: str, mechanism: str) -> bool:
     folder = f"{ENGINE_MODULES[engine]}.kernels"
     is_one_file = not hasattr(load_engine_package(engine), "__path__")
     return is_one_file or find_spec(folder) is None or has_kernel(folder, mechanism)
-
-
-def make_case(engine: str, mechanism: str, *, by: str = "") -> object:
-    """Return a case of a test of all engines and mechanisms, skipped where there is no kernel.
-
-    `by` is the engine whose kernels count, if it is another one.
-    """
-    missing = not can_compute(by or engine, mechanism)
-    reason = f"the {by or engine} engine has no kernel for {mechanism}"
-    return pytest.param(engine, mechanism, marks=pytest.mark.skipif(missing, reason=reason))
 
 
 COMPILED = [name for name in MECHANISMS if can_compute("cpu", name)]

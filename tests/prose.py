@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from sottovoce.cli.app import app
 from tests import names
-from tests.test_errors import CONSTANTS, ROOT, TREES, find_messages, list_texts
+from tests.test_errors import ROOT, collect_constants, find_messages, list_texts, load_trees
 
 MAX_SENTENCE_WORDS = 30
 # Words that a reader stumbles over, and what to write instead.
@@ -92,8 +92,8 @@ def read_help(command: Any, name: str = "sottovoce") -> Iterator[tuple[str, str]
 
 def read_error_messages() -> Iterator[tuple[str, str]]:
     """Yield the lines of all error messages."""
-    for path, tree in TREES.items():
-        for line, _, text, _ in find_messages(tree, CONSTANTS):
+    for path, tree in load_trees().items():
+        for line, _, text, _ in find_messages(tree, collect_constants()):
             yield from ((f"{path.relative_to(ROOT)}:{line}", part) for part in text.split("\n"))
 
 
@@ -101,13 +101,14 @@ def read_consent() -> Iterator[tuple[str, str]]:
     """Yield all texts of the files of a consent except docstrings and comments."""
     for name in CONSENT_FILES:
         path = ROOT / name
-        if path in TREES:
-            nodes = list(ast.walk(TREES[path]))
+        if path in load_trees():
+            nodes = list(ast.walk(load_trees()[path]))
             docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
             for node in nodes:
                 if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in docs:
                     yield from (
-                        (f"{name}:{node.lineno}", text) for text in list_texts(node, CONSTANTS)
+                        (f"{name}:{node.lineno}", text)
+                        for text in list_texts(node, collect_constants())
                     )
         else:
             source = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)

@@ -16,39 +16,52 @@ messages, too.
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 
 from sottovoce import errors
 
 ROOT = Path(__file__).parents[1]
-# The sources of both distributions, parsed.
+# The sources of both distributions, and of the browser.
 SOURCE_FILES = sorted([*(ROOT / "src/sottovoce").rglob("*.py"), *(ROOT / "lab/src").rglob("*.py")])
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE_FILES}
-# The browser's sources.
 WEB_FILES = sorted((ROOT / "web").glob("*/src/**/*.ts"))
-WEB_SOURCES = {path: path.read_text(encoding="utf-8") for path in WEB_FILES}
-# Our error classes by name.
-ERROR_CLASSES = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, errors.SottovoceError)
-}
-# Classes that are declared where they are raised count like their base.
-ERROR_CLASSES |= {
-    node.name: ERROR_CLASSES[ast.unparse(base)]
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef)
-    for base in node.bases
-    if ast.unparse(base) in ERROR_CLASSES and node.name not in ERROR_CLASSES
-}
-# Classes that only the browser has, and the classes whose rule they follow.
-WEB_CLASSES = ERROR_CLASSES | {
-    # Errors of the language give the cause of an error of ours.
-    **dict.fromkeys(("Error", "RangeError", "SyntaxError", "TypeError"), errors.RefusedError),
-    "PostponedError": errors.UnavailableError,
-}
+
+
+# Cached, not constant: every process of a test run imports this module, and one runs its tests.
+@cache
+def load_trees() -> dict[Path, ast.Module]:
+    """Return the sources of both distributions, parsed."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE_FILES}
+
+
+@cache
+def collect_error_classes() -> dict[str, type]:
+    """Return our error classes by name."""
+    classes = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.SottovoceError)
+    }
+    # Classes that are declared where they are raised count like their base.
+    for tree in load_trees().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                for base in map(ast.unparse, node.bases):
+                    if base in classes:
+                        classes.setdefault(node.name, classes[base])
+    return classes
+
+
+def collect_web_classes() -> dict[str, type]:
+    """Return the browser's error classes by name, and the classes whose rule they follow."""
+    return collect_error_classes() | {
+        # Errors of the language give the cause of an error of ours.
+        **dict.fromkeys(("Error", "RangeError", "SyntaxError", "TypeError"), errors.RefusedError),
+        "PostponedError": errors.UnavailableError,
+    }
+
+
 # Functions that add the place to a message, and the number of the argument with the message.
 MESSAGE_HELPERS = {"table.add_problem": 2, "exclusive_lock": 1, "_locate_error": 2}
 # Dicts of messages by what a database says.
@@ -89,13 +102,15 @@ def find_texts(tree: ast.AST) -> Texts:
     return assigned
 
 
-# Texts of module constants.
-CONSTANTS = {
-    name: values
-    for tree in TREES.values()
-    for name, values in find_texts(tree).items()
-    if name.isupper()
-}
+@cache
+def collect_constants() -> Texts:
+    """Return the texts of module constants."""
+    return {
+        name: values
+        for tree in load_trees().values()
+        for name, values in find_texts(tree).items()
+        if name.isupper()
+    }
 
 
 def list_texts(node: ast.expr, names: Texts) -> list[str]:
@@ -107,7 +122,8 @@ def list_texts(node: ast.expr, names: Texts) -> list[str]:
             return []
         case ast.JoinedStr(values=values):
             return [
-                "".join(parts) for parts in product(*(list_texts(x, CONSTANTS) for x in values))
+                "".join(parts)
+                for parts in product(*(list_texts(x, collect_constants()) for x in values))
             ]
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return [a + b for a, b in product(list_texts(left, names), list_texts(right, names))]
@@ -116,7 +132,9 @@ def list_texts(node: ast.expr, names: Texts) -> list[str]:
         case ast.FormattedValue(value=value):
             return list_texts(value, names) if isinstance(value, ast.Name) else unparse(value)
         case ast.Name(id=name) if name in names:
-            return [text for value in names[name] for text in list_texts(value, CONSTANTS)]
+            return [
+                text for value in names[name] for text in list_texts(value, collect_constants())
+            ]
     return unparse(node)
 
 
@@ -128,7 +146,9 @@ def find_messages(node: ast.AST, names: Texts) -> Iterator[tuple[int, type, str,
     """Yield line, class and text of every message, and whether it has a file as an argument."""
     for child in ast.iter_child_nodes(node):
         function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-        yield from find_messages(child, CONSTANTS | find_texts(child) if function else names)
+        yield from find_messages(
+            child, collect_constants() | find_texts(child) if function else names
+        )
         if isinstance(child, ast.Assign) and ast.unparse(child.targets[0]) in MESSAGE_TABLES:
             assert isinstance(child.value, ast.Dict)
             for value in child.value.values:
@@ -136,10 +156,10 @@ def find_messages(node: ast.AST, names: Texts) -> Iterator[tuple[int, type, str,
                     yield value.lineno, errors.StoreError, text, True
         elif isinstance(child, ast.Call):
             name = ast.unparse(child.func)
-            if name in ERROR_CLASSES:
+            if kind := collect_error_classes().get(name):
                 has_path = any(keyword.arg == "path" for keyword in child.keywords)
                 for text in list_texts(child.args[0], names):
-                    yield child.lineno, ERROR_CLASSES[name], text, has_path
+                    yield child.lineno, kind, text, has_path
             elif name in MESSAGE_HELPERS:
                 for text in list_texts(child.args[MESSAGE_HELPERS[name]], names):
                     yield child.lineno, errors.SottovoceError, text, True
@@ -185,7 +205,9 @@ def read_web_text(source: str, start: int, constants: dict[str, str]) -> str:
 
 def find_web_messages() -> Iterator[tuple[Path, int, type, str]]:
     """Yield file, line, class and text of every message of the browser's client and pages."""
-    for path, source in WEB_SOURCES.items():
+    classes = collect_web_classes()
+    for path in WEB_FILES:
+        source = path.read_text(encoding="utf-8")
         constants = {
             match[1]: read_web_text(source, match.end(), {})
             for match in WEB_CONSTANT.finditer(source)
@@ -193,14 +215,14 @@ def find_web_messages() -> Iterator[tuple[Path, int, type, str]]:
         for match in WEB_ERROR.finditer(source):
             text = read_web_text(source, match.end(), constants)
             line = source.count("\n", 0, match.start()) + 1
-            yield path, line, WEB_CLASSES[match[1]], text
+            yield path, line, classes[match[1]], text
 
 
 def test_every_message_says_what_is_wrong_and_what_to_do() -> None:
     messages = [
         (path, *message)
-        for path, tree in TREES.items()
-        for message in find_messages(tree, CONSTANTS)
+        for path, tree in load_trees().items()
+        for message in find_messages(tree, collect_constants())
     ]
     assert len(messages) > 400
     sources = "".join(path.read_text(encoding="utf-8") for path in SOURCE_FILES)

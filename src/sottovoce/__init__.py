@@ -25,7 +25,7 @@ _PUBLIC = (*_EXTRAS, "errors", "privacy", "training")
 
 
 def __dir__() -> list[str]:
-    """List the public interface, as far as its extras are installed."""
+    """List the public names whose extras are installed."""
     installed = {"sim": find_spec("polars"), "client": find_spec("httpx")}
     return [
         "__version__",
@@ -34,7 +34,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Import a name when it is first used: a client needs only numpy."""
+    """Import a name when it is first used, so that a client needs only numpy."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -5,7 +5,7 @@ import re
 # Control characters of Unicode: category Cc, line and paragraph separators, and bidirectional
 # embeddings, overrides and isolates. A terminal may obey them instead of showing them.
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-# The same and lone surrogates, which cannot be encoded as UTF-8.
+# The same characters, and lone surrogates, which cannot be encoded as UTF-8.
 _UNPRINTABLE_CHARACTERS = re.compile(f"{CONTROL_CHARACTERS.pattern[:-1]}\ud800-\udfff]")
 
 

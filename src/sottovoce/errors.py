@@ -30,7 +30,7 @@ A `DataWarning` reports a problem that stops nothing.
 
 Each message says what is wrong (a value, a file, a flag) and what to do: what is expected, a clause
 that begins with a verb, or a command to type. Messages of `ProtocolError`, `UnavailableError` and
-`RefusedError` are for machines: there the class says what to do. tests/test_errors.py checks all
+`RefusedError` are for machines: their class says what to do. tests/test_errors.py checks all
 messages.
 """
 

@@ -1,4 +1,4 @@
-"""Declaration of settings: each one once, with its help text and its bounds.
+"""Declarations of settings: each setting has its type, default, help text and bounds in one place.
 
 A settings class is a frozen dataclass whose fields are made by `setting`. The command line, TOML
 files and their templates read these declarations, and `check` compares every value with them.
@@ -137,7 +137,7 @@ def make_value_error(name: str, expected: str, value: object) -> SettingsError:
 
 
 def format_value(value: object) -> str:
-    """Format a refused value for a message, as a settings file has it, in at most 80 characters."""
+    """Format a refused value for a message as in a settings file, in at most 80 characters."""
     try:
         if isinstance(value, bool | str | list | dict | date | clock):
             return f"{json.dumps(value, default=str, ensure_ascii=False):.80}"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from sottovoce.cli import app as door
 from sottovoce.cli.app import SHIPPED_COMMANDS, LazyCommand, app, collect_commands
 from sottovoce.errors import DataError, MissingExtraError
 from tests.processes import make_caller
+from tests.sampling import choose_cases
 
 call = make_caller(app)
 
@@ -104,7 +106,10 @@ def walk_commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], A
             yield from walk_commands(command.get_command(context, name), *path, name)
 
 
-EVERY_COMMAND = dict(walk_commands(typer.main.get_command(app)))
+@cache
+def list_commands() -> dict[tuple[str, ...], Any]:
+    """Return every command by its path, which imports all of them."""
+    return dict(walk_commands(typer.main.get_command(app)))
 
 
 def find_examples(text: str) -> list[str]:
@@ -113,14 +118,13 @@ def find_examples(text: str) -> list[str]:
     return [line.strip() for line in lines if line.startswith("  sottovoce ")]
 
 
-@pytest.mark.parametrize("path", EVERY_COMMAND)
-def test_help_is_plain_and_its_examples_parse(path: tuple[str, ...]) -> None:
-    command = EVERY_COMMAND[path]
-    assert "╭" not in call(*path, "--help")
-    lines = find_examples(command.help or "")
-    assert any(line.startswith(f"sottovoce {' '.join(path)}".rstrip()) for line in lines)
-    for line in lines:
-        parse(typer.main.get_command(app), shlex.split(line)[1:])
+def test_help_is_plain_and_its_examples_parse() -> None:
+    for path, command in list_commands().items():
+        assert "╭" not in call(*path, "--help"), path
+        lines = find_examples(command.help or "")
+        assert any(line.startswith(f"sottovoce {' '.join(path)}".rstrip()) for line in lines), path
+        for line in lines:
+            parse(typer.main.get_command(app), shlex.split(line)[1:])
 
 
 def parse(command: Any, arguments: list[str]) -> None:
@@ -135,7 +139,7 @@ def parse(command: Any, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED_COMMANDS)
 def test_overview_has_the_help_line_of_every_command(name: str) -> None:
-    summary = inspect.cleandoc(EVERY_COMMAND[name,].help).partition("\n\n")[0]
+    summary = inspect.cleandoc(list_commands()[name,].help).partition("\n\n")[0]
     assert SHIPPED_COMMANDS[name].help == " ".join(summary.split())
 
 
@@ -168,7 +172,7 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
 
 @pytest.mark.parametrize(
     ("command", "package", "extra"),
-    [
+    choose_cases([
         ("simulate", "polars", "sim"), ("demo", "httpx", "sim,server"),
         ("client init", "httpx", "client,cli"),
         ("plan --people 99 --items 30", "cryptography", "sim,client"),
@@ -176,7 +180,7 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
         ("server catalogue update --config x.toml new.csv", "sqlalchemy", "server"),
         ("simulate --plot x.png", "matplotlib", "plot"), ("simulate --engine ray", "ray", "ray"),
         ("simulate --engine cuda", "cupy", "cuda"),
-    ],
+    ], 4),
 )  # fmt: skip
 def test_error_of_a_missing_package_names_its_extra(command: str, package: str, extra: str) -> None:
     ended = run_without((package,), *command.split())

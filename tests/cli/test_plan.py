@@ -67,11 +67,12 @@ def test_names_need_new_people(tmp_path: Path, newcomers: int, answer: str, days
     assert content["settings"]["epochs"] == 20
 
 
-def test_larger_budget_plans_taste_unless_names_are_asked_for() -> None:
-    few_items = ["plan", "--people", "200", "--items", "10", "--history", "2", "--budget", "60"]
-    with pytest.raises(SettingsError, match="lists of 10"):
-        call(*few_items)
-    assert "--learn names" in call(*few_items, "--learn", "names", *NAMES)
+def test_names_are_planned_with_a_local_budget_unless_taste_is_asked_for() -> None:
+    few_items = ["plan", "--people", "200", "--items", "10", "--history", "2"]
+    for taste in (["--central-budget", "1"], ["--budget", "60", *TASTE]):
+        with pytest.raises(SettingsError, match="lists of 10"):
+            call(*few_items, *taste)
+    assert "--learn names" in call(*few_items, "--budget", "60", *NAMES)
 
 
 @pytest.mark.parametrize(

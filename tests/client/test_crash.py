@@ -17,6 +17,7 @@ from sottovoce.protocol import Batch
 from sottovoce.protocol.tokens import Attestation
 from tests.client.world import COST, DAY, REPORTS, FakeProxy, World, charges, item, sha
 from tests.crash import UNLIMITED_STEPS, Life, MortalDatabase, PowerCut, make_mortal
+from tests.sampling import choose
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -191,4 +192,6 @@ class Lifetime(RuleBasedStateMachine):
 
 
 TestLifetime = Lifetime.TestCase
-TestLifetime.settings = settings(max_examples=25, stateful_step_count=20)
+TestLifetime.settings = settings(
+    max_examples=choose(by_day=12, at_night=250), stateful_step_count=20
+)

@@ -2,12 +2,13 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sottovoce.client import Client
 from sottovoce.client.reporting import find_reported_rows, make_batch
 from sottovoce.client.timing import compute_lead
 from sottovoce.core import MECHANISMS, Histories, Named, bounds, draw_os_words, solve_user_vectors
@@ -68,20 +69,27 @@ def test_device_reports_when_floating_point_errors_raise(
         assert client.recommend(3)
 
 
+@pytest.fixture(scope="module")
+def longest_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Return a client that recorded one item more than a history holds."""
+    with World().create(tmp_path_factory.mktemp("longest")) as client:
+        client.record(item(number) for number in range(bounds.MAX_HISTORY_ITEMS + 1))
+        yield client
+
+
 @pytest.mark.parametrize(("n_items", "factors"), [(1_000_000, 1), (8, bounds.MAX_FACTORS)])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_batch_of_the_longest_history_is_made_within_the_lead(
-    tmp_path: Path, mechanism: str, n_items: int, factors: int
+    longest_history: Client, mechanism: str, n_items: int, factors: int
 ) -> None:
     # A batch that takes longer than the lead would be sent late, which can be seen.
     built = Settings.preset(mechanism, factors=factors, reports=1).build(n_items)
     one = World(max_items=n_items, factors=factors, reports=1).manifest(1, items=n_items)
     V = np.random.default_rng(1).standard_normal((n_items, factors)).astype(np.float32)
-    numbers = {item(number): number for number in range(n_items)}
-    with World().create(tmp_path) as client:
-        client.record(item(number) for number in range(bounds.MAX_HISTORY_ITEMS + 1))
-        begun = time.process_time()  # no matter how busy this machine is
-        touched = client._store.history.list_items()
+    n_recorded = min(n_items, bounds.MAX_HISTORY_ITEMS + 1)
+    numbers = {item(number): number for number in range(n_recorded)}
+    begun = time.process_time()  # no matter how busy this machine is
+    touched = longest_history._store.history.list_items()
     rows = [numbers[name] for name in touched if name in numbers]
     own = Histories.from_lists([rows], n_items)
     x = solve_user_vectors(V, own, alpha=one.alpha, regularization=one.regularization)

@@ -21,6 +21,7 @@ from sottovoce.errors import SottovoceError
 from sottovoce.protocol import Catalogue, Item, Manifest, encode_items, open_reports
 from sottovoce.training import Settings
 from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item
+from tests.sampling import choose
 
 FACTORS = 2
 sizes = st.sampled_from([0.0, bounds.MIN_ITEM_ENTRY, 1e-9, 0.3, 1e3, bounds.MAX_ITEM_ENTRY])
@@ -139,7 +140,7 @@ def opened_batch(world: World, proxy: FakeProxy) -> tuple[Any, ...]:
     one=st.integers(0, ITEMS - 1),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=60)
+@settings(max_examples=choose(by_day=25, at_night=250))
 def test_visible_behaviour_does_not_depend_on_one_item(
     rows: list[tuple[float, ...]], changes: dict[str, Any], history: set[int], one: int, seed: int
 ) -> None:
@@ -189,7 +190,7 @@ def same_items_twice(draw: st.DrawFn) -> tuple[Moments, Moments]:
     catalogues=st.tuples(st.sampled_from([*CATALOGUES]), st.sampled_from([*CATALOGUES])),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=12)
+@settings(max_examples=choose(by_day=6, at_night=50))
 def test_reports_depend_on_neither_order_nor_tags(
     lives: tuple[Moments, Moments], catalogues: tuple[str, str], seed: int
 ) -> None:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sottovoce.core import Histories, draw_initial_items, solve_user_vectors
+from sottovoce.core.bounds import MAX_ITEM_ENTRY, MIN_ITEM_ENTRY
 from sottovoce.core.recommending import (
+    Taste,
     WideModel,
     estimate_popularity,
     find_best_rows,
@@ -142,6 +144,24 @@ def test_shares_add_up_to_the_vector_of_the_paper(seed: int, own: set[int]) -> N
 
 
 MOMENT_LISTS = st.lists(st.integers(-5, 20) | st.integers(-(2**62), 2**62), max_size=40)
+
+
+@pytest.mark.parametrize("scale", [MIN_ITEM_ENTRY, 1.0, MAX_ITEM_ENTRY])
+@pytest.mark.parametrize("shares", [[-1, -1], [1, -1, 0], [0, 1], [1, 1e-3, -1e-3]])
+def test_lists_are_finite_whatever_shares_a_server_publishes(
+    shares: list[float], scale: float
+) -> None:
+    """Let a server publish negative, huge and tiny shares, which the model file may hold."""
+    column = np.maximum(np.abs(scale * np.resize(shares, N_ITEMS)), MIN_ITEM_ENTRY)
+    column *= np.sign(np.resize(shares, N_ITEMS))
+    V, tags = column[:, None].astype(np.float32), random_tags(1)
+    model = WideModel.from_model(V, tags, alpha=1.0, regularization=1e-6, has_shares=True)
+    for own in ([], [0, 3]):
+        taste = Taste(model, tags, own, model.shares(own, np.ones(len(own))))
+        assert np.isfinite(taste.scores()).all()
+        for item in range(N_ITEMS):
+            fractions = [share for _, share in taste.list_reasons(item)]
+            assert all(0 <= share <= 1 for share in fractions)
 
 
 def weigh_by_definition(moments: list[int]) -> list[float]:

@@ -45,6 +45,7 @@ from tests.lacking import leave_out
 from tests.live.conftest import quick_folder
 from tests.live.killable import list_charged_epochs
 from tests.live.stack import Gate, Stack, detach_tick
+from tests.sampling import RUNS_ALL_CASES
 from tests.server import postgres
 from tests.server.world import KEYS, World
 from tests.service.test_tls import Authority
@@ -60,7 +61,7 @@ DEVICE_NAMES = ("ann", "ben", "cat")
 # What `status` says about a process that does not run.
 DOWN_TEXT = "nothing answers: does it run?"
 # What `status` says about the last epoch until the next one is counted.
-EMPTY_EPOCH_TEXT = "came to nothing"
+EMPTY_EPOCH_TEXT = "counted no reports"
 
 
 class Wire(httpx.BaseTransport):
@@ -783,8 +784,8 @@ FAULTS = [
         FAILING_METRIC, takes=True),
     Fault("something else at the server's address", answer_with(200), repair_wire,
         proxy="sottovoce server of protocol", ready="server", metric=PAUSED_METRIC),
-    Fault("proxy silent", silence_proxy, System.restart_proxy, "nothing was heard from proxy east",
-        DOWN_TEXT, "server", PROXY_METRIC),
+    Fault("proxy silent", silence_proxy, System.restart_proxy,
+        "proxy east has not contacted this server", DOWN_TEXT, "server", PROXY_METRIC),
 ]
 # fmt: on
 
@@ -821,7 +822,15 @@ def run_system(folder: Path, begun: tuple[Path, float], set_up: str) -> Iterator
         yield system
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+# By day one fault for each row of the guide, at night its variants too.
+FIRST_FAULTS = {fault.name.partition(":")[0]: fault for fault in reversed(FAULTS)}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    FAULTS if RUNS_ALL_CASES else [*FIRST_FAULTS.values()],
+    ids=lambda fault: fault.name,
+)
 def test_fault_is_noticed_and_repaired(
     fault: Fault,
     folder: Path,
@@ -851,7 +860,8 @@ def test_fault_is_noticed_and_repaired(
         # A process that was restarted has no earlier troubles.
         for part, texts in troubles:
             assert part not in system.parts or not texts or "resolved after" in caplog.text
-        assert system.run_round() in (len(DEVICE_NAMES), len(DEVICE_NAMES) - fault.loses)
+        if fault.loses:
+            assert system.run_round() in (len(DEVICE_NAMES), len(DEVICE_NAMES) - fault.loses)
         assert system.run_round() == len(DEVICE_NAMES)
         assert system.state == ([], [], "server east")
 

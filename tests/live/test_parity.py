@@ -20,7 +20,8 @@ from tests.people import random_people
 from tests.server.world import ITEMS
 
 COIN_SEED = 5
-N_DUMMIES = 20_000
+N_PEOPLE = 30
+N_DUMMIES = 10_000
 
 
 def join(stack: Stack, people: Histories) -> list[Client]:
@@ -53,7 +54,7 @@ def test_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
     people = random_people(20, ITEMS, seed=3)
     engine, V = build_engine("reference", people, plan), start_training(plan, ITEMS).V
     simulated = count_reports(engine.list_reports(V, 0), engine.mechanism.n_directions)
-    with run_stack(folder / "stack", training=plan, min_clients=1, chunk_reports=7_000) as stack:
+    with run_stack(folder / "stack", training=plan, min_clients=1, chunk_reports=3_500) as stack:
         report(stack, join(stack, people), 1)
         stack.world.now = stack.world.get_signed().manifest.closes
         for beat in 2 * (stack.tick, stack.gates["east"].tick):
@@ -95,11 +96,11 @@ def test_live_and_simulated_models_are_equal_to_the_bit(
 ) -> None:
     """Rows are limited at 0.05, which shortens nearly every row of so short a training."""
     plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=COIN_SEED)
-    people = random_people(60, ITEMS, seed=3)
-    assert any(not len(people[user]) for user in range(60)), "somebody has no history"
+    people = random_people(N_PEOPLE, ITEMS, seed=3)
+    assert any(not len(people[user]) for user in range(N_PEOPLE)), "somebody has no history"
     engine = build_engine("cpu" if mechanism in COMPILED else "reference", people, plan)
     V = start_training(plan, ITEMS).V
-    changes = {"training": plan, "min_clients": 20, "row_limit": row_limit}
+    changes = {"training": plan, "min_clients": 10, "row_limit": row_limit}
     with run_stack(folder / "stack", *proxies, **changes) as stack:
         clients = join(stack, people)
         states = train(plan, engine, start_training(plan, ITEMS), row_limit=row_limit)

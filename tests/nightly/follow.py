@@ -73,7 +73,7 @@ class Follower:
         exec(compile(self._take_block("python"), "page", "exec"), self._names)
         return self._names
 
-    def start(self, until: str = "its operator alone") -> str:
+    def start(self, until: str = "only for its operator") -> str:
         """Start the next block, which goes on; return its output up to this text."""
         process = subprocess.Popen(
             self._bash(self._take_block("sh")),

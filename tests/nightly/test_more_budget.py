@@ -2,10 +2,12 @@
 
 The shops are invented, and no rule of the planner was fitted on them.
 `python -m tests.nightly.test_more_budget` prints the table; `--all` does it with five seeds, in a
-quarter of an hour.
+quarter of an hour. With `--endless` it shows services without an end instead: as planned, with
+reports of names, and with reports of taste.
 """
 
 import sys
+from dataclasses import asdict
 from math import exp
 
 import numpy as np
@@ -17,11 +19,15 @@ from sottovoce.core.recommending import build_popularity_model
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import shop
+from sottovoce.data.split import Split
 from sottovoce.simulation.evaluation.lists import to_factors
 from sottovoce.simulation.evaluation.quality import measure_scores
 from sottovoce.simulation.evaluation.ranking import Factors
+from sottovoce.training import Budget
+from sottovoce.training.planning import plan_open_ended
 
 EPSILON_BUDGETS = (10, 50, 200, 500, 1_000, 5_000)
+ENDLESS_BUDGETS = (10, 50, 100, 200, 500, 2_000)
 # People, items, interactions of one person, tastes.
 SHOP_SIZES = [
     (800, 300, 26, 4), (300, 400, 12, 3), (300, 100, 8, 6), (500, 1000, 20, 5),
@@ -32,11 +38,7 @@ SHOP_SIZES = [
 
 def measure_hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[float]]:
     """Return HR@10 in the whole catalogue by budget: of the plan, and of private popularity."""
-    numbers = np.arange(people.n_users), np.arange(people.n_items)
-    split = leave_one_out(Interactions("shop", people, *numbers), seed=seed)
-    left_out = Histories.from_lists(
-        [[max(item, 0)] for item in split.test.tolist()], people.n_items
-    )
+    split, left_out = leave_out_items(people, seed)
     planned, popular_ratios = [], []
     for budget in EPSILON_BUDGETS:
         model = FederatedMF(budget=budget, seed=seed).fit(split.train)
@@ -46,6 +48,27 @@ def measure_hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[
         factors = Factors(*to_factors(popular, split.train))
         popular_ratios.append(measure_scores(factors, split.train, left_out, ["hr@10"])["hr@10"])
     return planned, popular_ratios
+
+
+def leave_out_items(people: Histories, seed: int) -> tuple[Split, Histories]:
+    """Return a split of a shop, and the left-out items."""
+    numbers = np.arange(people.n_users), np.arange(people.n_items)
+    split = leave_one_out(Interactions("shop", people, *numbers), seed=seed)
+    items = [[max(item, 0)] for item in split.test.tolist()]
+    return split, Histories.from_lists(items, people.n_items)
+
+
+def measure_endless(people: Histories, seed: int, **options: str) -> list[float]:
+    """Return HR@10 in the whole catalogue by budget, of plans without an end."""
+    split, left_out = leave_out_items(people, seed)
+    ratios = []
+    for budget in ENDLESS_BUDGETS:
+        plan = plan_open_ended(
+            people.n_users, people.n_items, budget=Budget(local=budget), seed=seed, **options
+        )
+        model = FederatedMF(**asdict(plan)).fit(split.train)
+        ratios.append(model.evaluate(split.train, left_out, negatives=None)["hr@10"])
+    return ratios
 
 
 def count_named_items(people: Histories, budget: float, rng: np.random.Generator) -> np.ndarray:
@@ -74,7 +97,25 @@ def test_more_budget_is_never_worse(world: tuple[int, int, int, int]) -> None:
     assert (popular_ratios - planned).max() < 0.03
 
 
+@pytest.mark.parametrize("world", SHOP_SIZES[:3], ids=str)
+def test_more_budget_is_never_worse_without_an_end(world: tuple[int, int, int, int]) -> None:
+    """Compare with the noise of as many seeds as above."""
+    people, items, length, tastes = world
+    seeds = range(max(2, 2_000 // people))
+    ratios = [measure_endless(shop(people, items, length, tastes, s), s) for s in seeds]
+    planned = np.mean(ratios, axis=0)
+    assert (np.maximum.accumulate(planned) - planned).max() < 0.03
+
+
 if __name__ == "__main__":
+    seeds = range(5 if "--all" in sys.argv else 1)
     for world in SHOP_SIZES:
-        measured, popular = average_hit_ratios(world, range(5 if "--all" in sys.argv else 1))
+        if "--endless" in sys.argv:
+            people, items, length, tastes = world
+            for options in ({}, {"mechanism": "loudest"}):
+                shops = [shop(people, items, length, tastes, seed) for seed in seeds]
+                ratios = [measure_endless(one, seed, **options) for seed, one in enumerate(shops)]
+                print(*world, *options.values(), np.mean(ratios, axis=0).round(3), flush=True)
+            continue
+        measured, popular = average_hit_ratios(world, seeds)
         print(*world, "plan", measured.round(3), "popular", popular.round(3), flush=True)

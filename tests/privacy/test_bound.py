@@ -15,6 +15,7 @@ from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.shuffle import compute_hockey_stick
 from tests.privacy.exact import both, composed, delta_of, one_round
 from tests.privacy.test_shuffle import SMALL_CROWDS
+from tests.sampling import choose_cases
 
 DELTA_6 = 1e-6
 EPS_RHO = [
@@ -58,7 +59,8 @@ def test_bound_is_slightly_above_the_accountant(clients: int) -> None:
         if clients < 100_000
         else [kind for kind in EPS_RHO if kind[0] >= 5 or COIN_RHO in kind]
     )
-    for (epsilon, rho), (reports, epochs) in product(kinds, REPORTS_AND_EPOCHS):
+    cases = choose_cases([*product(kinds, REPORTS_AND_EPOCHS)], 12)
+    for (epsilon, rho), (reports, epochs) in cases:
         event = Reporting(epsilon, reports, epochs, rho)
         result = central_bound([Group(event, clients)], DELTA_6)
         central = central_epsilon(event, clients, DELTA_6)
@@ -74,7 +76,7 @@ def test_bound_is_slightly_above_the_accountant(clients: int) -> None:
 
 @pytest.mark.parametrize("dummies", [1, 50, 1_000, 75_040])
 def test_bound_with_dummies_is_slightly_above_the_accountant(dummies: int) -> None:
-    for (epsilon, rho), people in product(EPS_RHO, (1, 100)):
+    for (epsilon, rho), people in choose_cases([*product(EPS_RHO, (1, 100))], 8):
         event = Reporting(epsilon, 1, 2, rho, dummies)
         result = central_bound([Group(event, people)], DELTA_6)
         central = central_epsilon(event, people, DELTA_6)
@@ -105,15 +107,15 @@ GROUP_2 = Group(Reporting(2.5, 10, 2, 0.165), 5_000)
 GROUP_3 = Group(Reporting(1.0, 30, 1, COIN_RHO), 300)
 
 
-@pytest.mark.parametrize(
-    "groups",
-    [
-        [GROUP_1, GROUP_2],
-        [GROUP_1, GROUP_3],
-        [GROUP_2, GROUP_3],
-        [GROUP_1, GROUP_2, GROUP_3],
-    ],
-)
+SEVERAL_GROUPS = [
+    [GROUP_1, GROUP_2],
+    [GROUP_1, GROUP_3],
+    [GROUP_2, GROUP_3],
+    [GROUP_1, GROUP_2, GROUP_3],
+]
+
+
+@pytest.mark.parametrize("groups", choose_cases(SEVERAL_GROUPS, 2))
 def test_bound_of_groups_is_slightly_above_the_accountant(groups: list[Group]) -> None:
     result, central = central_bound(groups, DELTA_6), finer(groups, DELTA_6)
     assert central <= result <= 1.17 * central

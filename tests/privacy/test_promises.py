@@ -27,6 +27,7 @@ from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.statement import describe_bound, format_epsilon
 from sottovoce.training import plan_training
 from tests.protocol.examples import terms
+from tests.sampling import choose
 
 
 def test_report_has_all_spans_and_costs_grow() -> None:
@@ -150,7 +151,7 @@ kinds = st.builds(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=choose(by_day=6, at_night=100), deadline=None)
 @given(kinds, st.integers(1, 5), st.lists(kinds, max_size=4), st.data())
 def test_charges_never_exceed_the_promise(
     asked: Charge, epochs: int, earlier: list[Charge], data: st.DataObject
@@ -174,7 +175,7 @@ def test_charges_never_exceed_the_promise(
     assert agreed.turns_left(charges) == 0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=choose(by_day=8, at_night=100), deadline=None)
 @given(st.lists(kinds, max_size=5), kinds)
 def test_another_charge_never_reduces_a_promise(before: list[Charge], another: Charge) -> None:
     """Allow 1% for sizes that are grouped differently with another number of rounds."""
@@ -189,9 +190,9 @@ Unit = Literal["account", "device"] | None
 
 
 def asked(
-    event: Reporting, clients: int, charges: Sequence[Charge] = (), unit: Unit = None
+    event: Reporting, clients: int, charges: Sequence[Charge] = (), names: int | None = None
 ) -> list[str]:
-    return promise(event, clients, charges, unit=unit).summarize(event.total)
+    return promise(event, clients, charges).summarize(event.total, names)
 
 
 def test_summary_of_a_promise() -> None:
@@ -213,6 +214,15 @@ def test_summary_of_a_promise() -> None:
     for hopeless in (Reporting(64.0, 20, 1), Reporting(50.0, 1, 1), Reporting(2.5, 100, 20)):
         assert asked(hopeless, 100)[1].startswith("This protects nobody:")
     assert "no more reports leave" in promise(None, 100, [charge()]).summarize(0)[0]
+
+
+def test_summary_of_names_says_what_a_report_is() -> None:
+    leaves, tells, _ = asked(Reporting(5.0, 1, 2, 1 / 552), 1, names=552)
+    assert leaves == (
+        "Your history stays here; at most 2 reports (what you touched last, or one of 552 by "
+        "chance) go through a proxy to a server."
+    )
+    assert tells.endswith("99.996 times in 100.")
 
 
 def test_promise_with_accounts_is_for_one_account() -> None:
@@ -255,18 +265,20 @@ def grade(text: str) -> float:
     return 0.39 * length + 11.8 * syllables / len(words) - 15.59
 
 
-@pytest.mark.parametrize("unit", [None, "account"])
 @pytest.mark.parametrize("epochs", [1, 20, 200])
 @pytest.mark.parametrize(("epsilon", "reports"), [(10, 1), (5, 1), (0.5, 4), (2.5, 100), (12, 1)])
 @pytest.mark.parametrize(("clients", "dummies"), [(1, 0), (100, 0), (50_000, 0), (20, 20_000)])
 def test_summary_is_readable_at_age_14(
-    epsilon: float, reports: int, epochs: int, clients: int, dummies: int, unit: Unit
+    epsilon: float, reports: int, epochs: int, clients: int, dummies: int
 ) -> None:
     event = Reporting(epsilon, reports, epochs, 0.03, dummies * reports)
-    text = asked(event, clients, unit=unit)
-    assert len(text) == 3
-    assert len(" ".join(text).split()) <= 60
-    assert grade(" ".join(text)) <= 8
+    promised = promise(event, clients)
+    cases: list[tuple[Unit, int | None]] = [(None, None), ("account", None), (None, 10_760)]
+    for unit, names in cases:
+        text = replace(promised, unit=unit).summarize(event.total, names)
+        assert len(text) == 3
+        assert len(" ".join(text).split()) <= 62
+        assert grade(" ".join(text)) <= 8
 
 
 def test_summary_names_dummies_only_if_there_are_any() -> None:
@@ -435,15 +447,17 @@ def made(case: dict[str, Any]) -> dict[str, Any]:
             ledger.charge(Charge(training, number, number.to_bytes(32), "loudest", **kind))
     ledger.set_limit(case["limit"])
     result, within = asked.promise(ledger.charges, case["delta"]), asked.turns_within(ledger)
+    turns = asked.turns_left(ledger.charges)
+    affordable = result
+    if within != turns:
+        affordable = asked.promise(ledger.charges, case["delta"], within)
     return {
         "local": result.local,
         "central": result.central,
         "dummies_only": result.dummies_only,
-        "turns_left": asked.turns_left(ledger.charges),
+        "turns_left": turns,
         "turns_within_limit": within,
-        "summary": asked.promise(ledger.charges, case["delta"], within).summarize(
-            within * asked.reports
-        ),
+        "summary": affordable.summarize(within * asked.reports),
         "figures": [list(pair) for pair in result.list_figures()],
     }
 

@@ -17,9 +17,10 @@ from sottovoce.privacy import Reporting, central_epsilon, make_privacy_report
 from sottovoce.protocol import Manifest, Terms
 from sottovoce.training import Budget, plan_training
 from tests.protocol.examples import manifest, terms
+from tests.sampling import choose
 
 TEST_DELTA = 1e-6
-TERMS_TRIED = 200
+TERMS_TRIED = choose(by_day=60, at_night=1_000)
 # The accountant is slower than the bound of devices: only each fifth terms are for it.
 ACCOUNTANT_EVERY = 5
 # Losses of several rounds are added on a grid of this width. They are rounded down, so that the

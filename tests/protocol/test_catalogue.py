@@ -12,6 +12,7 @@ from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol import catalogue as protocol_catalogue
 from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from tests.protocol.examples import catalogue, changed, damaged, json_values, refuses
+from tests.sampling import choose
 
 RAW_ITEMS = catalogue().raw
 ITEM_FIELDS = {"id": "a", "title": "A", "tags": {"genre": ["x"], "year": 1927}}
@@ -29,7 +30,7 @@ items = st.builds(Item, texts, texts, tags)
 
 
 @given(st.lists(items, min_size=1, max_size=8, unique_by=lambda item: item.id))
-@settings(max_examples=40)
+@settings(max_examples=choose(by_day=20, at_night=200))
 def test_catalogue_round_trip(content: list[Item]) -> None:
     created = Catalogue.from_items(content)
     read = Catalogue.decode(created.raw)

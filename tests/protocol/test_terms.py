@@ -65,6 +65,24 @@ def test_better_terms_need_no_consent(name: str, value: Any) -> None:
     assert terms().list_worse_terms(replace(terms(), **{name: value})) == []
 
 
+@pytest.mark.parametrize("names", [8, 12])
+def test_another_number_of_names_needs_consent(names: int) -> None:
+    """Neither more nor fewer outcomes are better: the owner was told their number."""
+    agreed = terms(mechanism="named", parameters={"names": 10}, loud_fraction=0.1)
+    worse = agreed.list_worse_terms(replace(agreed, parameters={"names": names}))
+    assert worse == [f"the mechanism's parameters would be names {names}, not names 10"]
+
+
+def test_terms_of_names_say_what_a_report_tells() -> None:
+    """Check the odds at epsilon 10 among 10,760 outcomes, and Bayes' theorem for linked reports."""
+    asked = terms(mechanism="named", parameters={"names": 10_760}, epsilon=10.0)
+    texts = dict(asked.describe())
+    assert "in 67.2 of 100 cases, else one of 10,760" in texts["a report"]
+    assert "true in 99.6 of 100 cases" in texts["if it is linked"]
+    assert texts["if it is linked"].endswith("in 68.8")
+    assert "(what you touched last, or one of 10,760 by chance)" in asked.summarize([], 1)[0]
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_unpinned_parameters_are_those_of_the_mechanism(name: str) -> None:
     kind = MECHANISMS[name]

@@ -16,13 +16,12 @@ from sottovoce.server.publisher import LearntModel, sum_crowds
 from sottovoce.training import (
     NameCounts,
     Participation,
-    Settings,
     compute_next_items,
     make_first_items,
 )
 from sottovoce.training.items import DEFAULT_ROW_LIMIT
 from tests.protocol.examples import manifest as make_manifest
-from tests.server.world import ITEMS, TRAINING, MakeWorld, World, seal, to_chunk
+from tests.server.world import ITEMS, NAMING, TRAINING, MakeWorld, World, seal, to_chunk
 
 # People in a crowd, each with the reports of `TRAINING`.
 CROWD_SIZE = 3
@@ -290,8 +289,6 @@ def test_the_crowd_grows_at_most_to_ten_times_the_first(
 
 
 # A training of names.
-
-NAMING = Settings.preset("named", reports=5, epochs=5, half_life=1.0)
 
 
 def test_names_are_counted_with_a_memory(make_world: MakeWorld, url: str) -> None:

@@ -123,7 +123,9 @@ def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
         return False
 
     def has_problem() -> bool:
-        return any("two processes speak as proxy east" in problem for problem in look(world)[1])
+        return any(
+            "two processes use the secret of proxy east" in problem for problem in look(world)[1]
+        )
 
     assert all(speak(process) for process in ("a", "a", None, "b", None, "b", "c", "c"))
     assert not has_problem()
@@ -177,8 +179,8 @@ def test_a_proxy_with_another_database_is_noticed(
 def test_an_epoch_that_no_worker_ends_is_noticed(world: World) -> None:
     # Workers have five ticks of five seconds.
     idle = (
-        "epoch 1 could be {}, and no worker does it; does one run, with the newest keys file, and "
-        "what does its log say?"
+        "epoch 1 could be {}, but no worker does it: check that a worker runs with the newest keys "
+        "file, and read its log"
     )
     world.server.tick()
     signed = world.get_signed()
@@ -211,7 +213,7 @@ def test_counted_and_dropped_reports_are_shown(
     assert "Epoch 1 counted 10 reports; dropped: 5 came twice." in text
     assert problem.startswith("epoch 1: 5 reports")
     world.apply(world.close_epoch())
-    assert look(world)[1][0].startswith("epoch 2 came to nothing")
+    assert look(world)[1][0].startswith("epoch 2 counted no reports")
 
 
 def test_settings_with_which_no_worker_could_start_are_noticed(world: World) -> None:

@@ -12,18 +12,30 @@ import numpy as np
 import pytest
 from sqlalchemy import event, inspect, make_url, text
 
-from sottovoce.core import sum_signs
+from sottovoce.core import count_reports, sum_signs
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE
 from sottovoce.server import ServerStore, build_app
 from sottovoce.server.schema import epoch_keys
 from sottovoce.server.store import _ADVICE_BY_MESSAGE, back_up, parse_database_url
+from sottovoce.training import NameCounts, Settings
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.lacking import leave_out
+from tests.sampling import choose
 from tests.server import postgres
-from tests.server.world import MakeWorld, NewUrl, World, make_auth_headers, seal, split_chunks
+from tests.server.world import (
+    ITEMS,
+    NAMING,
+    TRAINING,
+    MakeWorld,
+    NewUrl,
+    World,
+    make_auth_headers,
+    seal,
+    split_chunks,
+)
 
 
 @pytest.mark.parametrize(
@@ -148,13 +160,20 @@ def run_first_epoch(world: World, sent: list[tuple[SignedManifest, list[Chunk]]]
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("training", "times_by_day"), [(TRAINING, 1), (NAMING, 5)], ids=["taste", "names"]
+)
 def test_a_crash_at_any_commit_counts_everything_once(
-    make_world: MakeWorld, new_url: NewUrl
+    make_world: MakeWorld, new_url: NewUrl, training: Settings, times_by_day: int
 ) -> None:
     url = new_url()
-    # Both databases have the same commits: for PostgreSQL every third one is enough.
-    for steps in count(step=1 if url.startswith("sqlite") else 3):
-        world, life = make_world(new_url()), Life(steps)
+    # Both databases have the same commits. An odd distance has moments before and after them.
+    if url.startswith("sqlite"):
+        distance = choose(by_day=3 * times_by_day, at_night=1)
+    else:
+        distance = choose(by_day=7 * times_by_day, at_night=3)
+    for steps in count(step=distance):
+        world, life = make_world(new_url(), training=training), Life(steps)
         sent: list[tuple[SignedManifest, list[Chunk]]] = []
         make_server_mortal(world.store, life.step)
         with suppress(PowerCut):
@@ -163,9 +182,13 @@ def test_a_crash_at_any_commit_counts_everything_once(
         again = world.add_worker()
         run_first_epoch(again, sent)
         assert again.get_counts(1) == (2, 40, 0, 0), steps
-        assert np.array_equal(
-            again.get_sums(1), sum_signs(again.draw_reports(40), again.n_directions)
-        )
+        mechanism = again.get_signed().manifest.build()
+        counts = count_reports(again.draw_reports(40), again.n_directions)
+        assert np.array_equal(again.get_sums(1), mechanism.to_sums(counts))
+        if training is NAMING:
+            names = NameCounts.make_empty(ITEMS).add_epoch(mechanism, counts, 40, fade=0.5)
+            with again.store.read() as transaction:
+                assert np.array_equal(transaction.get_name_counts(2), names.table), steps
         states = [(e.epoch, e.state, e.epochs_done) for e in again.server.list_epochs()]
         assert states == [(1, "applied", 0), (2, "open", 1)], steps
         assert again.get_signed().manifest.reports_behind == 40

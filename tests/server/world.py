@@ -41,6 +41,7 @@ KEYS = Keys.generate()
 # Items in the catalogue.
 ITEMS = 20
 TRAINING = Settings.preset("loudest", reports=5, epochs=3, factors=2, ridge=0.1)
+NAMING = Settings.preset("named", reports=5, epochs=5, half_life=1.0)
 
 
 def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:

@@ -16,21 +16,16 @@ def add(counts: NameCounts, named: list[int], fade: float = 0.5) -> NameCounts:
     return counts.add_epoch(mechanism, outcomes, len(named), fade)
 
 
-def make_shares(counts: NameCounts) -> np.ndarray:
-    """Return the first column of the item matrix."""
-    return counts.update_items(np.zeros((counts.table.shape[1], 1), np.float32))[:, 0]
-
-
 def test_all_items_are_equal_before_the_first_epoch() -> None:
-    assert make_shares(NameCounts.make_empty(4)).tolist() == [0.25] * 4
+    assert NameCounts.make_empty(4).compute_shares().tolist() == [0.25] * 4
 
 
 def test_shares_follow_the_latest_epochs_and_sum_to_one() -> None:
     counts = add(NameCounts.make_empty(3), [0] * 9_000 + [1] * 1_000)
-    first = make_shares(counts)
+    first = counts.compute_shares()
     for _ in range(6):
         counts = add(counts, [1] * 10_000)
-    last = make_shares(counts)
+    last = counts.compute_shares()
     assert first.argmax() == 0
     assert last.argmax() == 1
     # The share of the long run remains in the smoothing.
@@ -41,21 +36,21 @@ def test_shares_follow_the_latest_epochs_and_sum_to_one() -> None:
 
 def test_an_epoch_of_few_reports_moves_little() -> None:
     counts = add(NameCounts.make_empty(3), [0] * 5_000 + [1] * 5_000)
-    moved = make_shares(add(counts, [2] * 10))[2] - make_shares(counts)[2]
+    moved = add(counts, [2] * 10).compute_shares()[2] - counts.compute_shares()[2]
     assert 0 < moved < 0.01
 
 
 def test_a_new_item_has_no_share_until_it_could_be_named_and_no_handicap_then() -> None:
     counts = add(NameCounts.make_empty(2), [0] * 5_000 + [1] * 5_000).add_items(3)
-    assert make_shares(counts)[2] == 0
-    shares = make_shares(add(counts, [0] * 3_000 + [1] * 3_000 + [2] * 3_000))
+    assert counts.compute_shares()[2] == 0
+    shares = add(counts, [0] * 3_000 + [1] * 3_000 + [2] * 3_000).compute_shares()
     # The others have earlier reports too, in which the new item could not be named.
     assert shares[2] == pytest.approx(shares[0], rel=0.25)
 
 
 def test_popularity_of_an_earlier_training_is_the_first_long_run() -> None:
     V = np.array([[3.0], [1.0], [0.0]], np.float32)
-    shares = make_shares(NameCounts.from_items(V))
+    shares = NameCounts.from_items(V).compute_shares()
     np.testing.assert_allclose(shares, [0.75, 0.25, 0.0], atol=0.03)
     # Nobody could name the last item yet.
     assert shares[2] == 0

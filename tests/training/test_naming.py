@@ -91,14 +91,14 @@ def test_names_need_a_local_budget() -> None:
         ({"budget": Budget(50)}, "named"),
         ({"budget": Budget(10, 1)}, "named"),
         ({"preset": "strong"}, "named"),
-        ({"budget": Budget(60)}, "loudest"),
+        ({"budget": Budget(5_000)}, "named"),
         ({"budget": Budget(central=1)}, "loudest"),
         ({}, "loudest"),
         ({"budget": Budget(50), "mechanism": "loudest"}, "loudest"),
         ({"budget": Budget(50), "factors": 8}, "loudest"),
     ],
 )
-def test_a_service_without_end_learns_names_with_a_small_budget(
+def test_a_service_without_end_learns_names_with_a_local_budget(
     options: dict[str, object], mechanism: str
 ) -> None:
     chosen = plan_open_ended(75_040, 9_781, **options)

@@ -19,6 +19,7 @@ from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
 from sottovoce.training.budget import Budget, find_max_reports
 from sottovoce.training.planning import MAX_USEFUL_REPORTS, plan_training
+from tests.sampling import choose
 
 # Plans of names have tests of their own (`test_naming`).
 TASTE_MECHANISMS = sorted(name for name, kind in MECHANISMS.items() if not kind.asks_for_names)
@@ -115,7 +116,7 @@ def test_central_budget_is_used_up_and_not_exceeded(mechanism: str, target: floa
     assert plan.turns == plan.epochs
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=choose(by_day=3, at_night=50), deadline=None)
 @given(
     people=st.integers(1, 10**7),
     items=st.integers(20, 20_000),
@@ -163,7 +164,7 @@ def test_fixed_dummies_are_planned_around() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:of a budget")
-@settings(max_examples=60)
+@settings(max_examples=choose(by_day=40, at_night=500))
 @given(
     people=st.integers(1, 10**8),
     items=st.integers(1, 20_000),

@@ -65,6 +65,7 @@ class System:
         films: int = 120,
         reports: int = 20,
         people: int,
+        mechanism: str = "loudest",
         origins: tuple[str, ...] = (),
         accounts_key: str | None = None,
     ):
@@ -78,7 +79,7 @@ class System:
         ]
         """What each has touched."""
         self.panel = _write_panel(folder, people, films, self.catalogue)
-        training = Settings.preset("loudest", reports=reports, epochs=1000)
+        training = Settings.preset(mechanism, reports=reports, epochs=1000)
         settings = make_settings(
             folder,
             f"sqlite:///{folder / 'server.sqlite'}",

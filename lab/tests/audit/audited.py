@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, Mechanism, draw_os_words
 from sottovoce.core.coin import WORD_RANGE
 from sottovoce.training import Settings
-from sottovoce_lab.audit import Check, Client, examine, judge, make_live_client
+from sottovoce_lab.audit import AuditPlan, Check, Client, examine, judge, make_live_client
 from sottovoce_lab.audit.clients import ClientFactory, make_reports
 
 Words = NDArray[np.uint64]
@@ -21,6 +21,11 @@ BUG_SAMPLES = 30_000
 # Enough to prove nine tenths of epsilon every time, by five standard deviations and more.
 HONEST_SAMPLES = 60_000
 EVIDENCE_CHECK = "enough evidence"
+
+
+def make_audited_settings(mechanism: str) -> Settings:
+    """Return the preset with the epsilon of an audit: a larger one needs more reports to prove."""
+    return Settings.preset(mechanism, epsilon=AuditPlan.epsilon)
 
 
 def list_failed(checks: Sequence[Check]) -> set[str]:

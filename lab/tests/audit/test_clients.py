@@ -17,6 +17,7 @@ from lab.tests.audit.audited import (
     Words,
     list_failed,
     list_failed_checks,
+    make_audited_settings,
     make_seeded,
     make_with_shared_generator,
     make_with_source,
@@ -63,7 +64,7 @@ def test_shipped_clients_pass() -> None:
     evidence = [
         item
         for mechanism in MECHANISMS
-        for item in examine(make_live_client, Settings.preset(mechanism), HONEST_SAMPLES)
+        for item in examine(make_live_client, make_audited_settings(mechanism), HONEST_SAMPLES)
     ]
     checks = judge(evidence, HONEST_ALPHA)
     assert list_failed(checks) == set()
@@ -101,16 +102,16 @@ def test_finds_a_keep_probability_two_percent_too_high() -> None:
     assert not failed & FACT_CHECKS
 
 
-def test_finds_a_blanket_a_tenth_too_small() -> None:
-    # In `loudest`, gamma is the probability of quiet reports: with 0.9 gamma, loud directions are
-    # named too often.
+@pytest.mark.parametrize("mechanism", ["loudest", "named"])
+def test_finds_a_blanket_a_tenth_too_small(mechanism: str) -> None:
+    # Gamma is the probability of uniform reports: with 0.9 gamma, what is loud is named too often.
     def change(words: Words, settings: Settings) -> Words:
         changed = words[..., 3] % 10 == 0  # the unused word: independent of the coin
         words[changed, COIN_WORD] = np.uint64(WORD_RANGE - 1)
         return words
 
     # Epsilon is only 0.15 too large: this needs more reports than the other bugs.
-    failed = list_failed_checks(make_with_words(change), Settings.preset("loudest"), 120_000)
+    failed = list_failed_checks(make_with_words(change), make_audited_settings(mechanism), 120_000)
     assert {ONE_REPORT_CHECK, LOUD_SHARE_CHECK} <= failed
 
 
@@ -136,7 +137,7 @@ def test_finds_a_coin_shared_by_two_neighbours(mechanism: str) -> None:
         words[:, 1:-1:2, COIN_WORD] = words[:, 0:-2:2, COIN_WORD]
         return words
 
-    failed = list_failed_checks(make_with_words(share_coins), Settings.preset(mechanism))
+    failed = list_failed_checks(make_with_words(share_coins), make_audited_settings(mechanism))
     assert INDEPENDENCE_CHECK in failed
     assert ONE_REPORT_CHECK not in failed
 
@@ -147,7 +148,7 @@ def test_finds_a_direction_taken_from_the_coin(mechanism: str) -> None:
         words[..., DIRECTION_WORD] = words[..., COIN_WORD]
         return words
 
-    failed = list_failed_checks(make_with_words(reuse_coins), Settings.preset(mechanism))
+    failed = list_failed_checks(make_with_words(reuse_coins), make_audited_settings(mechanism))
     assert PROBABILITY_CHECK in failed
 
 
@@ -161,10 +162,10 @@ def test_finds_an_index_that_depends_on_the_history(mechanism: str) -> None:
         about_own = words[..., 3] % 2 == 0
         own_item = history[0] if history else 0
         own_index = WORD_RANGE // mechanism.n_directions * own_item * settings.factors + 1
-        words[about_own, DIRECTION_WORD] = np.uint64(own_index)
+        words[about_own, DIRECTION_WORD] = np.uint64(own_index % WORD_RANGE)
         return words
 
-    failed = list_failed_checks(make_with_source(draw_half_own), Settings.preset(mechanism))
+    failed = list_failed_checks(make_with_source(draw_half_own), make_audited_settings(mechanism))
     assert PROBABILITY_CHECK in failed
 
 
@@ -211,14 +212,14 @@ def test_finds_a_tie_rule_that_favours_the_history() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_finds_a_seeded_generator(mechanism: str) -> None:
-    failed = list_failed_checks(make_seeded, Settings.preset(mechanism), samples=2000)
+    failed = list_failed_checks(make_seeded, make_audited_settings(mechanism), samples=2000)
     assert FRESH_CLIENTS_CHECK in failed
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_finds_a_generator_that_survives_a_fork(mechanism: str) -> None:
-    failed = list_failed_checks(make_with_shared_generator, Settings.preset(mechanism), 2000)
+    failed = list_failed_checks(make_with_shared_generator, make_audited_settings(mechanism), 2000)
     assert FORKED_CLIENTS_CHECK in failed
     assert FRESH_CLIENTS_CHECK not in failed
 
@@ -241,7 +242,7 @@ def test_finds_a_client_that_stops_reporting_like_version_1(mechanism: str) -> N
 
         return client
 
-    failed = list_failed_checks(make, Settings.preset(mechanism), samples=2000)
+    failed = list_failed_checks(make, make_audited_settings(mechanism), samples=2000)
     assert failed == {NEVER_SILENT_CHECK}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.core import MECHANISMS
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.simulation import build_engine
@@ -20,6 +19,7 @@ from sottovoce.simulation.reference import ReferenceEngine
 from sottovoce.training import Settings
 from sottovoce_lab.bench.epoch import (
     ALS_NAME,
+    COMPILED_MECHANISMS,
     HOLDOUT_RULE,
     BenchPlan,
     BenchResult,
@@ -69,7 +69,7 @@ def test_ratios_are_of_times_in_the_same_round() -> None:
     assert compute_ratio(seconds, "theirs", "ours") == Spread(4.0, 4.0, 4.0)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", COMPILED_MECHANISMS)
 def test_the_reference_is_timed_on_a_sample_and_extrapolated(
     people: Interactions, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +90,13 @@ def test_the_reference_is_timed_on_a_sample_and_extrapolated(
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"mechanisms": ("louder",)}, {"mechanisms": ()}, {"repeats": 0}, {"reference_users": 0}],
+    [
+        {"mechanisms": ("louder",)},
+        {"mechanisms": ("named",)},
+        {"mechanisms": ()},
+        {"repeats": 0},
+        {"reference_users": 0},
+    ],
 )
 def test_a_wrong_plan_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingsError):
@@ -107,7 +113,7 @@ def test_every_engine_is_timed_or_listed_as_left_out(result: BenchResult) -> Non
     threads = check_threads(None)
     names = {"cpu, 1 thread", "streamed, 3 parts", "streamed, 3 shards", "reference", ALS_NAME}
     names.add("cpu, 1 thread" if threads == 1 else f"cpu, {threads} threads")
-    assert [comparison.mechanism for comparison in result.mechanisms] == list(MECHANISMS)
+    assert [comparison.mechanism for comparison in result.mechanisms] == list(COMPILED_MECHANISMS)
     for comparison in result.mechanisms:
         assert {timing.name for timing in comparison.timings} == names
         assert set(comparison.left_out) == {"ray", "cuda"}

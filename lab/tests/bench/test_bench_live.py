@@ -9,8 +9,10 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.server import InProcessOpener
+from sottovoce.training import Settings
 from sottovoce_lab.bench.live.bench_server import PROXY_NAME, BenchServer
 from sottovoce_lab.bench.live.counting import FakeOpener, measure_counting
+from sottovoce_lab.bench.live.learning import compare_kinds
 from sottovoce_lab.bench.live.live_bench import (
     LiveBenchPlan,
     LiveBenchResult,
@@ -32,6 +34,7 @@ from sottovoce_lab.bench.timing import (
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux"
 )
+TRAINING = Settings.preset("loudest", reports=10)
 SMALL_PLAN = LiveBenchPlan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
 
 
@@ -91,7 +94,7 @@ def test_costs_of_an_epoch() -> None:
 @needs_proc
 @pytest.mark.slow
 def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
-    bench = BenchServer.make(tmp_path / "bench", items=20, reports=10)
+    bench = BenchServer.make(tmp_path / "bench", items=20, training=TRAINING)
     counting = measure_counting(
         bench,
         tmp_path,
@@ -108,7 +111,7 @@ def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("for_real", [True, False])
 def test_a_fresh_server_counts_every_report_of_a_chunk(tmp_path: Path, for_real: bool) -> None:
-    bench = BenchServer.make(tmp_path / "bench", items=20, reports=10)
+    bench = BenchServer.make(tmp_path / "bench", items=20, training=TRAINING)
     chunk = bench.make_chunk(os.urandom(52 * 30))
     if for_real:
         (chunk,) = bench.seal_chunks(1, 30, 1)
@@ -118,6 +121,21 @@ def test_a_fresh_server_counts_every_report_of_a_chunk(tmp_path: Path, for_real:
             assert server.take_chunk(PROXY_NAME, chunk.epoch, chunk.name, chunk.encode())
             (epoch,) = server.list_epochs()
             assert (epoch.reports, epoch.undecodable) == (30, 0)
+
+
+@needs_proc
+@pytest.mark.slow
+def test_an_epoch_of_names_is_compared_with_one_of_taste() -> None:
+    plans = {
+        "names": Settings.preset("named", half_life=1.0),
+        "taste": Settings.preset("loudest", reports=1, factors=4, half_life=1.0),
+    }
+    compared = compare_kinds(plans, items=50, people=40, rounds=1)
+    # Reports of both kinds have the same size. The model of names has one column instead of four.
+    assert compared["a device sends, bytes"][2].median == 1
+    names, taste, _ = compared["a device fetches, bytes"]
+    assert taste - names == pytest.approx(50 * 4 * 3, rel=0.2)
+    assert compared["all, seconds"][0] > compared["server, seconds to count"][0] > 0
 
 
 @needs_proc

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sottovoce.core import MECHANISMS, Histories, count_reports, solve_user_vectors, sum_counts
+from sottovoce.core import Histories, count_reports, solve_user_vectors, sum_counts
 from sottovoce.core.model import compute_gradients, compute_residuals
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.simulation.engines import build_engine
@@ -170,7 +170,7 @@ def test_attackers_of_fcf_send_no_longer_gradient_than_honest_people() -> None:
     assert np.linalg.norm(epoch.plan([other_change])) <= longest * (1 + 1e-4)
 
 
-@pytest.mark.parametrize("name", sorted(MECHANISMS))
+@pytest.mark.parametrize("name", ["coordinate", "loudest"])
 def test_invert_estimate_is_the_inverse_of_estimate(name: str) -> None:
     mechanism = Settings.preset(name, factors=3).build(21)
     wanted = np.random.default_rng(0).normal(size=(21, 3))

@@ -5,9 +5,9 @@ from dataclasses import replace
 from lab.tests.paper.helpers import list_cells_of
 from sottovoce.data import synthetic_people
 from sottovoce.training import Settings
-from sottovoce_lab.paper import EXPERIMENTS, About, Cell, Scale, Size
+from sottovoce_lab.paper import EXPERIMENTS, About, Cell, Grid, Size
 from sottovoce_lab.paper.cells import COMPARED_METHODS
-from sottovoce_lab.paper.scale import TUNING_SEED, make_settings
+from sottovoce_lab.paper.grid import TUNING_SEED, make_settings
 
 SIZE = Size(1000, 500)
 CELL = Cell.from_settings("loudest", SIZE, Settings.preset("loudest", epsilon=2.5, reports=100), 0)
@@ -54,10 +54,10 @@ def test_seed_of_the_settings_is_replaced_by_the_cells() -> None:
 
 
 def test_figures_and_tables_share_cells() -> None:
-    scale = Scale.from_about(ABOUT)
-    cells = {name: set(list_cells_of(EXPERIMENTS[name], scale)) for name in ("fig2", "table4")}
+    grid = Grid.from_about(ABOUT)
+    cells = {name: set(list_cells_of(EXPERIMENTS[name], grid)) for name in ("fig2", "table4")}
     first_column = [
-        scale.build_training(method, Size(users, 1000), 2.5, 100)(seed)
+        grid.build_training(method, Size(users, 1000), 2.5, 100)(seed)
         for users in (1000, 10_000, 50_000)
         for method in COMPARED_METHODS
         for seed in (0, 1, 2)
@@ -68,15 +68,15 @@ def test_figures_and_tables_share_cells() -> None:
 
 
 def test_settings_are_never_chosen_on_reported_splits() -> None:
-    scale = Scale.from_about(ABOUT)
+    grid = Grid.from_about(ABOUT)
     tuning_seeds = {
         "frontier": {TUNING_SEED},
         "tuned": {TUNING_SEED},
         "law": {TUNING_SEED, TUNING_SEED + 1},
-        "initial-scale": set(Scale.search_seeds),
+        "initial-scale": set(Grid.search_seeds),
     }
     for name, experiment in EXPERIMENTS.items():
-        splits = {(cell.seed, cell.draw) for cell in list_cells_of(experiment, scale)}
+        splits = {(cell.seed, cell.draw) for cell in list_cells_of(experiment, grid)}
         chosen_on = {split for split in splits if split[0] >= TUNING_SEED}
         assert chosen_on == {(seed, seed) for seed in tuning_seeds.get(name, set())}
         reported = splits - chosen_on

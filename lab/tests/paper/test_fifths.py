@@ -15,7 +15,7 @@ from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.simulation.evaluation.metrics import compute_hits
 from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
 from sottovoce.training import Settings
-from sottovoce_lab.paper import Cell, CellStore, Scale, Size
+from sottovoce_lab.paper import Cell, CellStore, Grid, Size
 from sottovoce_lab.paper.fifths import (
     FIFTH_COUNT,
     FifthsExperiment,
@@ -23,10 +23,10 @@ from sottovoce_lab.paper.fifths import (
     get_fifth_metric,
     measure_fifths,
 )
+from sottovoce_lab.paper.grid import MF_PARAMETERS
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.published_models import PublishedFactors
 from sottovoce_lab.paper.runner import run_cell
-from sottovoce_lab.paper.scale import MF_PARAMETERS
 
 CELLS = [
     Cell.from_parameters("popularity", Size(), 1),
@@ -111,10 +111,10 @@ METHODS = (
 )  # fmt: skip
 
 
-def fill_store(folder: Path, seeds: int = 2) -> tuple[Scale, CellStore]:
+def fill_store(folder: Path, seeds: int = 2) -> tuple[Grid, CellStore]:
     """Store results in which MF-NP is twice as good as others in the first fifth only."""
-    scale, store = Scale.from_about(SMOKE, seeds), CellStore.create(folder, SMOKE)
-    for cell in list_cells_of(FifthsExperiment, scale):
+    grid, store = Grid.from_about(SMOKE, seeds), CellStore.create(folder, SMOKE)
+    for cell in list_cells_of(FifthsExperiment, grid):
         is_best = cell.method == "mf" and cell.options["factors"] != 5
         quality = 0.2 + 0.1 * cell.seed
         by_fifth = {
@@ -127,12 +127,12 @@ def fill_store(folder: Path, seeds: int = 2) -> tuple[Scale, CellStore]:
         final = {"hr@10": quality, **by_fifth, "coverage@10": 0.5, "gini@10": 0.25}
         fifths = {"history": [[1, 2]] * 4 + [[3, 1000]], "item": [90, 30, 20, 7, 3]}
         store.put(cell, {"final": final, "fifths": fifths}, 0.0)
-    return scale, store
+    return grid, store
 
 
 def test_every_method_is_in_every_table(tmp_path: Path) -> None:
-    scale, store = fill_store(tmp_path)
-    tables = FifthsExperiment(scale, store).build_tables()
+    grid, store = fill_store(tmp_path)
+    tables = FifthsExperiment(grid, store).build_tables()
     assert [table.name for table in tables] == [
         "people-history", "people-history-kept", "people-item", "people-item-kept",
         "people-exposure",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lab.tests.paper.helpers import SMOKE, list_cells_of
 from sottovoce.training import Settings
-from sottovoce_lab.paper import Cell, CellStore, Scale, Size
+from sottovoce_lab.paper import Cell, CellStore, Grid, Size
 from sottovoce_lab.paper.cells import TRAINED_METHODS
 from sottovoce_lab.paper.frontier import (
     BudgetPoint,
@@ -16,7 +16,7 @@ from sottovoce_lab.paper.frontier import (
     find_min_budget,
     list_options,
 )
-from sottovoce_lab.paper.scale import TUNING_SEED
+from sottovoce_lab.paper.grid import TUNING_SEED
 
 
 def make_point(
@@ -51,8 +51,8 @@ def test_min_budget_of_a_method() -> None:
 
 def test_options_are_chosen_and_reported_on_different_splits(tmp_path: Path) -> None:
     # More epochs are better on the split for choosing, and worse on the others.
-    scale, store = Scale.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
-    for option in list_options(scale):
+    grid, store = Grid.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
+    for option in list_options(grid):
         if option.tuning_cell.options["reports"] > 1 or option.method not in TRAINED_METHODS:
             continue
         settings = option.tuning_cell.settings
@@ -62,10 +62,10 @@ def test_options_are_chosen_and_reported_on_different_splits(tmp_path: Path) -> 
             quality = by_epochs[settings.epochs] if settings.epsilon == 1.0 else 0.1
             store.put(option.make_cell(seed), {"final": {"hr@10": quality}, "budget": spent}, 0.0)
     chosen = [
-        option.describe() for option in choose_options(scale, store) if option.method == "loudest"
+        option.describe() for option in choose_options(grid, store) if option.method == "loudest"
     ]
     assert [(setting["epsilon"], setting["epochs"]) for setting in chosen] == [(1.0, 1), (1.0, 2)]
-    points, targets = Frontier(scale, store).build_tables()
+    points, targets = Frontier(grid, store).build_tables()
     ours = [record for record in points.records if record["method"] == "loudest"]
     assert [record["mean"] for record in ours] == [0.55, 0.3]
     assert [record["local"] for record in ours] == [1.0, 2.0]
@@ -75,12 +75,12 @@ def test_options_are_chosen_and_reported_on_different_splits(tmp_path: Path) -> 
         if (record["method"], record["view"]) == ("loudest", "central")
     }
     assert central == {0.4: 0.1, 0.5: 0.1}
-    assert {cell.seed for cell in Frontier(scale, store).list_next_cells()} == {0, 1}
+    assert {cell.seed for cell in Frontier(grid, store).list_next_cells()} == {0, 1}
 
 
 def test_no_option_is_chosen_without_results(tmp_path: Path) -> None:
-    scale = Scale.from_about(replace(SMOKE, scale=1.0, users=60_000, items=9_781))
-    assert choose_options(scale, CellStore.create(tmp_path, scale.about)) == []
+    grid = Grid.from_about(replace(SMOKE, scale=1.0, users=60_000, items=9_781))
+    assert choose_options(grid, CellStore.create(tmp_path, grid.about)) == []
     # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, 5 numbers of epochs, 2 trainings.
     # Counting: 5 epsilons, 6 numbers of reports; by name 6 epsilons, 5 numbers of reports.
-    assert len(list_cells_of(Frontier, scale)) == 4 * 3 * 2 + 5 * 5 * 2 + 5 * 6 + 6 * 5
+    assert len(list_cells_of(Frontier, grid)) == 4 * 3 * 2 + 5 * 5 * 2 + 5 * 6 + 6 * 5

@@ -15,7 +15,8 @@ from sottovoce.simulation import build_engine
 from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, TrustedSettings
-from sottovoce_lab.paper import Cell, CellStore, Scale, Size
+from sottovoce_lab.paper import Cell, CellStore, Grid, Size
+from sottovoce_lab.paper.grid import MF_PARAMETERS, make_settings
 from sottovoce_lab.paper.late_people import (
     LatePeople,
     LatePeopleExperiment,
@@ -26,7 +27,6 @@ from sottovoce_lab.paper.late_people import (
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.published_models import PublishedFactors
 from sottovoce_lab.paper.runner import run_cell
-from sottovoce_lab.paper.scale import MF_PARAMETERS, make_settings
 
 SMALL_MF = {**MF_PARAMETERS, "iterations": 2, "factors": 3}
 SETTINGS = Settings.preset("loudest", epochs=2, reports=10, factors=2, ridge=0.5)
@@ -135,12 +135,12 @@ METRICS = ("recall@20", "recall@50", "ndcg@100")
 
 @pytest.mark.parametrize("tags", [True, False])
 def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: bool) -> None:
-    scale, store = Scale.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
-    for cell in list_cells_of(LatePeopleExperiment, scale):
+    grid, store = Grid.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
+    for cell in list_cells_of(LatePeopleExperiment, grid):
         final = {metric: 0.1 * (cell.seed + place) for place, metric in enumerate(METRICS, 1)}
         tagged = {metric: value + 0.05 for metric, value in final.items()}
         store.put(cell, {"final": final, "known": {"tags": tagged} if tags else {}}, 0.0)
-    (table,) = LatePeopleExperiment(scale, store).build_tables()
+    (table,) = LatePeopleExperiment(grid, store).build_tables()
     assert [row[0] for row in table.rows] == [*METHODS]
     assert table.headings[1:7] == (
         "Recall@20", "Recall@50", "NDCG@100", "Recall@20, tags", "Recall@50, tags",
@@ -153,7 +153,7 @@ def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: 
     assert "80 people" in table.notes[0]
     assert "the 320 others" in table.notes[0]
     figure = Figure()
-    LatePeopleExperiment(scale, store).draw(figure)
+    LatePeopleExperiment(grid, store).draw(figure)
     assert [axes.get_xlabel() for axes in figure.axes] == ["Recall@20", "NDCG@100"]
     top, bottom = figure.axes[0].get_ylim()
     assert top > bottom, "the first row is on top"
@@ -161,7 +161,7 @@ def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: 
 
 def test_settings_are_for_the_people_who_report() -> None:
     about = replace(SMOKE, scale=1.0, users=20_000, items=9_781)
-    cells = list_cells_of(LatePeopleExperiment, Scale.from_about(about))
+    cells = list_cells_of(LatePeopleExperiment, Grid.from_about(about))
     assert {cell.measured for cell in cells} == {"late"}
     planned = make_settings("loudest", 2.5, 100, 20, users=15_000, items=9_781)
     ours = [cell.settings for cell in cells if cell.method == "loudest" and cell.seed == 0]

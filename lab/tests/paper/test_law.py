@@ -14,13 +14,13 @@ from sottovoce.core.loudest import estimate_gain
 from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.privacy import DEFAULT_DELTA, central_epsilon
-from sottovoce_lab.paper import QUICK_SCALE, About, CellStore, Scale
+from sottovoce_lab.paper import QUICK_SCALE, About, CellStore, Grid
 from sottovoce_lab.paper.cells import Cell
+from sottovoce_lab.paper.grid import TUNING_SEED
 from sottovoce_lab.paper.law import Law, Measurement
 from sottovoce_lab.paper.law_experiment import LawExperiment
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
-from sottovoce_lab.paper.scale import TUNING_SEED
 
 TRUE_LAW = Law(
     knots=(3.4, 5.8, 8.2, 10.6, 13.0, 15.4),
@@ -41,18 +41,18 @@ def predict_quality(cell: Cell) -> float:
     return TRUE_LAW.predict_quality(z, reports)
 
 
-def fill_store(folder: Path, error: float = 0.0) -> tuple[Scale, CellStore]:
+def fill_store(folder: Path, error: float = 0.0) -> tuple[Grid, CellStore]:
     """Store results that obey the law, with an error in reported splits of large populations."""
-    scale = replace(Scale.from_about(FULL), max_people=10**9)
+    grid = replace(Grid.from_about(FULL), max_people=10**9)
     store = CellStore.create(folder, FULL)
-    for cell in list_cells_of(LawExperiment, scale):
+    for cell in list_cells_of(LawExperiment, grid):
         if cell.method == "loudest":
             has_error = count_people(cell) > 1_000_000 and cell.seed < TUNING_SEED
             quality = predict_quality(cell) + (error if has_error else 0.0)
         else:
             quality = {"popularity": 0.72, "mf": 0.80}[cell.method]
         store.put(cell, {"final": {"hr@10": quality}}, 0.0)
-    return scale, store
+    return grid, store
 
 
 def test_fit_recovers_a_law() -> None:
@@ -84,7 +84,7 @@ def test_found_signal_is_the_least(quality: float, reports: float) -> None:
 
 
 def test_checked_populations_and_budgets_were_not_fitted() -> None:
-    cells = list_cells_of(LawExperiment, replace(Scale.from_about(FULL), max_people=10**9))
+    cells = list_cells_of(LawExperiment, replace(Grid.from_about(FULL), max_people=10**9))
     trained = [cell for cell in cells if cell.method == "loudest"]
     fitted, checked = (
         [cell for cell in trained if (cell.seed >= TUNING_SEED) is is_fitted]
@@ -103,19 +103,19 @@ def test_checked_populations_and_budgets_were_not_fitted() -> None:
 
 
 def test_tables_of_results_that_obey_the_law(tmp_path: Path) -> None:
-    scale, store = fill_store(tmp_path)
-    checks, budgets = LawExperiment(scale, store).build_tables()
+    grid, store = fill_store(tmp_path)
+    checks, budgets = LawExperiment(grid, store).build_tables()
     assert f"in {len(checks.rows)} of {len(checks.rows)} cells" in checks.notes[1]
     epsilons = [row[1] for row in budgets.rows if row[1] != "not reached"]
     assert epsilons == sorted(epsilons, key=float, reverse=True), "more people need less"
     figure = Figure()
-    LawExperiment(scale, store).draw(figure)
+    LawExperiment(grid, store).draw(figure)
     assert figure.axes[0].get_xlabel() == "people"
 
 
 def test_table_of_results_that_break_the_law(tmp_path: Path) -> None:
-    scale, store = fill_store(tmp_path, error=-0.02)
-    checks, _ = LawExperiment(scale, store).build_tables()
+    grid, store = fill_store(tmp_path, error=-0.02)
+    checks, _ = LawExperiment(grid, store).build_tables()
     large = sum(int(row[0].replace(",", "")) > 1_000_000 for row in checks.rows)
     assert f"in {len(checks.rows) - large} of {len(checks.rows)} cells" in checks.notes[1]
 
@@ -123,7 +123,7 @@ def test_table_of_results_that_break_the_law(tmp_path: Path) -> None:
 def test_central_budget_counts_the_crowd_of_one_epoch() -> None:
     people = synthetic_people(n_users=200, n_items=40, seed=0)
     about = About.from_data(people, "synthetic", min_interactions=0, scale=QUICK_SCALE, seeds=1)
-    cells = list_cells_of(LawExperiment, Scale.from_about(about))
+    cells = list_cells_of(LawExperiment, Grid.from_about(about))
     cell = next(cell for cell in cells if cell.resample)
     result = run_cell(cell, CellContext(people, 1))
     settings = cell.settings

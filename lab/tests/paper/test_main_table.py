@@ -14,13 +14,13 @@ from sottovoce.simulation import Popularity
 from sottovoce.simulation.evaluation.metrics import hit_ratio, summarize_ranks
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import rank
-from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Runner, Scale, run_experiments
+from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Grid, Runner, run_experiments
 from sottovoce_lab.paper.bootstrap import Difference, compute_resampled_means
 from sottovoce_lab.paper.cells import Size
+from sottovoce_lab.paper.grid import compute_delta
 from sottovoce_lab.paper.main_table import MainTable
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
-from sottovoce_lab.paper.scale import compute_delta
 
 CHEAP_METHODS = ["random", "popularity", "mf", "ease"]
 
@@ -77,7 +77,7 @@ def test_both_rankings_equal_the_separate_ones(people: Interactions) -> None:
 
 @pytest.mark.parametrize("engine", ["cpu", "reference"])
 def test_engines_give_the_same_ranks(people: Interactions, engine: str) -> None:
-    cell = Scale.from_about(SMOKE).build_mf(Size())(0)
+    cell = Grid.from_about(SMOKE).build_mf(Size())(0)
     result = run_cell(replace(cell, measured="catalogue"), CellContext(people, 1, engine))
     expected = run_cell(cell, CellContext(people, 1))
     assert result["final"]["hr@10"] == expected["final"]["hr@10"]
@@ -86,9 +86,9 @@ def test_engines_give_the_same_ranks(people: Interactions, engine: str) -> None:
 def test_small_table(tmp_path: Path, people: Interactions) -> None:
     about = About.from_data(people, "synthetic", min_interactions=0, scale=QUICK_SCALE, seeds=2)
     store = CellStore.create(tmp_path, about)
-    scale, runner = Scale.from_about(about), Runner(people, store, 1)
-    run_experiments([MainTable], scale, runner, CHEAP_METHODS, ignore_progress)
-    for table in MainTable(scale, store).build_tables():
+    grid, runner = Grid.from_about(about), Runner(people, store, 1)
+    run_experiments([MainTable], grid, runner, CHEAP_METHODS, ignore_progress)
+    for table in MainTable(grid, store).build_tables():
         rows = {row[0]: row[1:] for row in table.rows}
         # Nobody has 99 untouched items among 50, so chance is above 0.1.
         assert rows["random"][0].startswith("0.2")
@@ -96,11 +96,11 @@ def test_small_table(tmp_path: Path, people: Interactions) -> None:
         assert set(rows["ours, budget 10"][:6]) == {"-"}
         ease = next(record for record in table.records if record["method"].startswith("EASE"))
         assert ease["low"] <= ease["difference"] <= ease["high"]
-    assert run_experiments([MainTable], scale, runner, CHEAP_METHODS, ignore_progress) == 0
+    assert run_experiments([MainTable], grid, runner, CHEAP_METHODS, ignore_progress) == 0
 
 
 def test_cells_have_reported_seeds_and_side_information() -> None:
-    cells = list_cells_of(MainTable, Scale.from_about(FULL))
+    cells = list_cells_of(MainTable, Grid.from_about(FULL))
     assert {cell.seed for cell in cells} == {0, 1}
     side_information = {
         (cell.split, cell.side_information)

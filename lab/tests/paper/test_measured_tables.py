@@ -7,7 +7,7 @@ import pytest
 
 from lab.tests.paper.helpers import FULL
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce_lab.paper import CellStore, Scale, Table
+from sottovoce_lab.paper import CellStore, Grid, Table
 from sottovoce_lab.paper.main_table import MainTable
 from sottovoce_lab.paper.measured_tables import (
     PIVOTS,
@@ -76,7 +76,7 @@ def test_main_table_of_other_data_is_not_taken(results: Path) -> None:
 
 
 def test_files_have_the_names_of_the_tables_of_the_experiments(tmp_path: Path) -> None:
-    main = MainTable(Scale.from_about(FULL), CellStore.create(tmp_path, FULL))
+    main = MainTable(Grid.from_about(FULL), CellStore.create(tmp_path, FULL))
     names = {
         f"{table.name}.csv".replace("main-", "main-netflix-75k-") for table in main.build_tables()
     }
@@ -88,7 +88,7 @@ def test_frontier_has_the_least_budget_of_each_method(tmp_path: Path) -> None:
     lines = ["method,local,central,mean", *(",".join(map(str, point)) for point in points)]
     (tmp_path / "frontier.csv").write_text("\n".join(lines) + "\n")
     table = build_measured_tables(tmp_path)["frontier"]
-    assert table.headings == ("HR@10", "loudest", "named-counts")
+    assert table.headings == ("HR@10", "ours", "by name, counted")
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["0.50"] == ("1 (0.05)", "8")
     assert rows["0.70"] == ("5 (0.05)", "8")
@@ -107,8 +107,10 @@ def test_numbers_of_a_replay_are_means_of_its_later_periods() -> None:
     ]
     runs[1]["periods"].append(make_period(5, 0.9, tested=0))
     later = {"model": {"hr@10": {"mean": 0.35, "interval95": None}}}
-    settings = {"periods": 5, "half_life": 4.0}
-    (row,) = list_replay_rows({"settings": settings, "runs": runs, "later": later})
-    assert (row["half_life"], row["model"], row["metric"]) == ("4", "model", "hr@10")
+    settings = {"periods": 5, "mechanism": "named", "epsilon": 12.5, "reports": 1, "lifetime": 4}
+    replay = {"settings": {**settings, "dummies": 0}, "runs": runs, "later": later}
+    fewer_seeds = {**replay, "runs": runs[:1]}
+    (row,) = list_replay_rows([fewer_seeds, replay])
+    assert (row["plan"], row["model"]) == ("names: 4 reports of eps 12.5", "model")
     assert row["values"] == "0.300000 0.400000"
     assert row["mean"] == pytest.approx(0.35)

@@ -9,7 +9,7 @@ import pytest
 
 from lab.tests.paper.helpers import list_cells_of
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Runner, Scale
+from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Grid, Runner
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.poisoning.defences import DEFENCES
 from sottovoce_lab.paper.poisoning.experiment import ATTACKED_METHODS, PoisoningExperiment
@@ -40,7 +40,7 @@ def invent_result(cell: Cell, _: CellContext) -> dict[str, Any]:
 
 def test_the_strongest_attack_meets_every_defence(people: Interactions) -> None:
     about = replace(describe_data(people), scale=1.0, users=75_040, items=9_781, seeds=3)
-    cells = list_cells_of(PoisoningExperiment, Scale.from_about(about))
+    cells = list_cells_of(PoisoningExperiment, Grid.from_about(about))
     n_cells = 3 * (11 + 2 * 3 * 3 * 3 * 3 + 3 * (2 + 2 + 1))
     assert len({cell.key for cell in cells}) == len(cells) == n_cells
     assert {(cell.size.users, cell.size.items) for cell in cells} == {(10_000, 1_000)}
@@ -52,9 +52,9 @@ def test_the_strongest_attack_meets_every_defence(people: Interactions) -> None:
 
 def test_tables_and_claims(tmp_path: Path, people: Interactions) -> None:
     store = CellStore.create(tmp_path, describe_data(people))
-    scale = Scale.from_about(store.about)
-    Runner(people, store, 1, invent_result).run(list_cells_of(PoisoningExperiment, scale))
-    exposure, cost = PoisoningExperiment(scale, store).build_tables()
+    grid = Grid.from_about(store.about)
+    Runner(people, store, 1, invent_result).run(list_cells_of(PoisoningExperiment, grid))
+    exposure, cost = PoisoningExperiment(grid, store).build_tables()
     assert len(exposure.rows) == 3 * 3 * 3
     assert len(exposure.records) == 2 * (2 * 3 * 3 * 3 + (2 + 2 + 1))
     first = exposure.rows[0]
@@ -79,7 +79,7 @@ def test_result_is_json_and_reproducible(
 ) -> None:
     cell = next(
         cell
-        for cell in list_cells_of(PoisoningExperiment, Scale.from_about(describe_data(people)))
+        for cell in list_cells_of(PoisoningExperiment, Grid.from_about(describe_data(people)))
         if (cell.options["attacked"], cell.options["attacker"]) == (attacked, strategy)
     )
     result = run_cell(cell, CellContext(people, 1))

@@ -12,7 +12,7 @@ import pytest
 from lab.tests.paper.helpers import FULL
 from sottovoce.data import synthetic_people
 from sottovoce.training import Settings
-from sottovoce_lab.paper import Cell, CellStore, Runner, Scale, run_experiments
+from sottovoce_lab.paper import Cell, CellStore, Grid, Runner, run_experiments
 from sottovoce_lab.paper.cell_rows import (
     format_csv,
     list_cell_rows,
@@ -34,7 +34,7 @@ from sottovoce_lab.paper.report_tables import (
 
 
 def invent_result(cell: Cell) -> dict[str, Any]:
-    """Return the paper's number, and an error that is least at a scale of 0.2."""
+    """Return the paper's number, and an error that is least at the initial scale 0.2."""
     number = TABLE4.get((cell.size.users, cell.size.items), 0.5)
     error = abs(float(cell.options["initial_scale"]) - 0.2)
     metrics = {"hr@2": 0.0, "hr@5": 0.0, "hr@10": number + error + cell.seed * 1e-9}
@@ -48,8 +48,8 @@ def invent_result(cell: Cell) -> dict[str, Any]:
 def searched(tmp_path_factory: pytest.TempPathFactory) -> InitialScaleSearch:
     """Return a search whose cells have invented results."""
     store = CellStore.create(tmp_path_factory.mktemp("search"), FULL)
-    scale = Scale.from_about(FULL)
-    search = InitialScaleSearch(scale, store)
+    grid = Grid.from_about(FULL)
+    search = InitialScaleSearch(grid, store)
     for cell in search.list_cells():
         store.put(cell, invent_result(cell), 0.0)
     return search
@@ -59,7 +59,7 @@ def test_the_search_finds_the_scale_with_the_least_distance(searched: InitialSca
     search, table4, figure2, figure3, full, others = searched.build_tables()
     distances = {row[0]: float(row[1]) for row in search.rows}
     assert distances == pytest.approx(
-        {f"{scale:g}": abs(scale - 0.2) for scale in searched.scale.initial_scales}, abs=1e-4
+        {f"{value:g}": abs(value - 0.2) for value in searched.grid.initial_scales}, abs=1e-4
     )
     assert [row[:3] for row in table4.rows[:2]] == [
         ("1,000", "1,000", "0.1160"),
@@ -128,9 +128,9 @@ def test_a_quick_search_runs(tmp_path: Path) -> None:
     people = synthetic_people(n_users=400, n_items=150, seed=0)
     about = FULL.from_data(people, "s", min_interactions=0, scale=0.0, seeds=1)
     store = CellStore.create(tmp_path, about)
-    scale = Scale.from_about(about)
+    grid = Grid.from_about(about)
     runner = Runner(people, store, 1, engine="reference")
-    run_experiments([InitialScaleSearch], scale, runner, [], lambda _: nullcontext(lambda *_: None))
-    search, *_ = InitialScaleSearch(scale, store).build_tables()
+    run_experiments([InitialScaleSearch], grid, runner, [], lambda _: nullcontext(lambda *_: None))
+    search, *_ = InitialScaleSearch(grid, store).build_tables()
     assert [row[0] for row in search.rows] == ["0.01", "0.3"]
     assert all(0 < float(row[2]) < 1 for row in search.rows)

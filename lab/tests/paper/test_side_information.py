@@ -16,11 +16,11 @@ from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPLCF
 from sottovoce_lab.baselines.models import rank_scores
-from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Runner, Scale, Size, Table
+from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Grid, Runner, Size, Table
 from sottovoce_lab.paper.cells import SideKind
+from sottovoce_lab.paper.grid import DPLCF_NEIGHBOURS
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
-from sottovoce_lab.paper.scale import DPLCF_NEIGHBOURS
 from sottovoce_lab.paper.side_information import SideInformationExperiment
 
 METHODS = (
@@ -39,9 +39,9 @@ def compute_experiment(
     folder: Path, people: Interactions, seeds: int = 1
 ) -> SideInformationExperiment:
     about = About.from_data(people, "synthetic", min_interactions=0, scale=QUICK_SCALE, seeds=seeds)
-    store, scale = CellStore.create(folder, about), Scale.from_about(about)
-    Runner(people, store, 1).run(list_cells_of(SideInformationExperiment, scale))
-    return SideInformationExperiment(scale, store)
+    store, grid = CellStore.create(folder, about), Grid.from_about(about)
+    Runner(people, store, 1).run(list_cells_of(SideInformationExperiment, grid))
+    return SideInformationExperiment(grid, store)
 
 
 def get_numbers(table: Table) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -136,7 +136,7 @@ def test_simulation_draws_from_the_law() -> None:
 
 
 def test_shop_is_tried_with_and_without_slices() -> None:
-    shops = [SlicedShop(60, 30, 5, Budget(local=50), slices) for slices in (1, 2)]
+    shops = [SlicedShop(120, 60, 8, Budget(local=500), slices) for slices in (1, 2)]
     table = list(format_rows(shops, [1000, 1001], [1000], 0.1))
     assert [row.split("|")[1].strip() for row in table[2:]] == ["1", "2"]
     assert "0.0000" in table[2]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import SMOKE
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce_lab.paper import EXPERIMENTS, CellStore, Scale
+from sottovoce_lab.paper import EXPERIMENTS, CellStore, Grid
 from sottovoce_lab.paper.contests import Contest, is_win, summarize_contests
 from sottovoce_lab.paper.paper_numbers import TABLE4, TABLE5
 from sottovoce_lab.paper.tables import Table, format_difference, make_records
@@ -79,8 +79,8 @@ def test_summary_of_contests_names_losses() -> None:
 @pytest.mark.filterwarnings("ignore:No artists with labels")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_without_results_have_no_numbers(name: str, tmp_path: Path) -> None:
-    scale = Scale.from_about(SMOKE)
-    experiment = EXPERIMENTS[name](scale, CellStore.create(tmp_path, scale.about))
+    grid = Grid.from_about(SMOKE)
+    experiment = EXPERIMENTS[name](grid, CellStore.create(tmp_path, grid.about))
     assert experiment.list_cells()
     assert not any(table.has_numbers for table in experiment.build_tables())
     experiment.draw(Figure())

@@ -6,10 +6,10 @@ from typing import Any
 
 from lab.tests.paper.helpers import FULL, SMOKE, list_cells_of
 from sottovoce.data import synthetic_people
-from sottovoce_lab.paper import Cell, CellStore, Runner, Scale, run_experiments
+from sottovoce_lab.paper import Cell, CellStore, Grid, Runner, run_experiments
+from sottovoce_lab.paper.grid import ALS_BY_METRIC, EASE_RIDGE_BY_METRIC, TUNING_SEED
 from sottovoce_lab.paper.main_table import METRIC_LABELS, TUNING_METRICS
 from sottovoce_lab.paper.methods import CellContext
-from sottovoce_lab.paper.scale import ALS_BY_METRIC, EASE_RIDGE_BY_METRIC, TUNING_SEED
 from sottovoce_lab.paper.tuning import (
     GRID_STARTS,
     PARAMETER_GRIDS,
@@ -31,11 +31,11 @@ def test_search_ends_where_no_neighbour_is_better(tmp_path: Path) -> None:
         )
         return {"final": dict.fromkeys(METRIC_LABELS, 1 - 0.1 * distance)}
 
-    scale, store = Scale.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
+    grid, store = Grid.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
     people = synthetic_people(n_users=20, n_items=20, seed=0)
     runner = Runner(people, store, 1, invent_result)
-    run_experiments([Tuning], scale, runner, [], lambda _: nullcontext(lambda *_: None))
-    (table,) = Tuning(scale, store).build_tables()
+    run_experiments([Tuning], grid, runner, [], lambda _: nullcontext(lambda *_: None))
+    (table,) = Tuning(grid, store).build_tables()
     chosen = {record["method"]: record for record in table.records if record["best"]}
     assert chosen["mf"]["factors"] == 96
     assert not chosen["mf"]["edge"]
@@ -64,4 +64,4 @@ def test_used_settings_are_inside_the_grids() -> None:
 
 
 def test_settings_are_chosen_on_a_split_that_is_not_reported() -> None:
-    assert {cell.seed for cell in list_cells_of(Tuning, Scale.from_about(FULL))} == {TUNING_SEED}
+    assert {cell.seed for cell in list_cells_of(Tuning, Grid.from_about(FULL))} == {TUNING_SEED}

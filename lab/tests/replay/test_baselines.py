@@ -110,7 +110,7 @@ def test_ease_is_that_of_weighted_histories(timeline: Timeline) -> None:
         assert ranks.catalogue.better.tolist() == expected
     # Without weights it is the baseline of the other experiments.
     everybody, _ = timeline.collect_histories(
-        np.arange(timeline.histories.n_users), PERIOD - 1, size
+        np.arange(timeline.histories.n_users), PERIOD - 1, slice(0, size)
     )
     plain = EASE.fit(everybody, ridge=5.0)
     assert count_better(plain.score(cases.users), cases) == expected

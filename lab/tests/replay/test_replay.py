@@ -123,6 +123,18 @@ def test_threads_and_engines_change_no_bit() -> None:
         assert len(first.compute_curve(MODEL_NAME)) == 5
 
 
+def test_items_leave_models_and_counts_together() -> None:
+    timeline = Timeline.from_data(make_living_people(150), 6, max_age=20.0)
+    assert timeline.windows[-1].start > 0
+    for settings in (SETTINGS, Settings.preset("named", half_life=2.0)):
+        run = run_replay(timeline, make_plan(settings=settings, people=30))
+        for period, window in zip(run.periods, timeline.windows, strict=True):
+            assert len(period.state.V) == window.stop - window.start
+            if period.state.names is not None:
+                assert period.state.names.table.shape[1] == len(period.state.V)
+        assert len(run.compute_curve(MODEL_NAME)) == 5
+
+
 def test_tests_do_not_use_training_data(timeline: Timeline) -> None:
     touched = timeline.histories.to_csr().toarray().astype(bool)
     for only_new in (False, True):

@@ -11,7 +11,8 @@ from lab.tests.replay.living import DAY_SECONDS, make_living_people
 from sottovoce.core import Histories
 from sottovoce.data import Interactions
 from sottovoce.errors import DataError, SettingsError
-from sottovoce_lab.replay.timeline import ITEMS_PER_SWITCH_GROUP, Timeline
+from sottovoce_lab.replay.cases import select_cases
+from sottovoce_lab.replay.timeline import ITEMS_PER_SWITCH_GROUP, SECONDS_PER_DAY, Timeline
 from tests.people import histories
 
 
@@ -47,7 +48,7 @@ def test_a_timeline_has_the_same_interactions(h: Histories, seed: int) -> None:
     for until in range(3):
         size = int(timeline.catalogue_sizes[until])
         joined = np.flatnonzero(timeline.joined <= until)
-        so_far, moments = timeline.collect_histories(joined, until, size)
+        so_far, moments = timeline.collect_histories(joined, until, slice(0, size))
         rows = zip(joined[so_far.users_of_entries()], timeline.rows[so_far.indices], strict=True)
         expected = {pair: time for pair, time in touched.items() if period_of[time] <= until}
         assert dict(zip(rows, moments, strict=True)) == expected
@@ -77,7 +78,8 @@ def test_a_switch_changes_only_later_periods(timeline: Timeline) -> None:
     everybody = np.arange(400)
     for until in range(at):
         before, after = (
-            either.collect_histories(everybody, until, 60)[0] for either in (timeline, moved)
+            either.collect_histories(everybody, until, slice(0, 60))[0]
+            for either in (timeline, moved)
         )
         assert np.array_equal(before.indices, after.indices)
     assert (np.diff(moved.histories[7]) > 0).all()
@@ -106,3 +108,28 @@ def test_a_switch_is_among_items_of_similar_popularity() -> None:
     again, other = (timeline.switch_tastes(at, seed=seed).histories for seed in (0, 1))
     assert np.array_equal(again.indices, moved.histories.indices)
     assert not np.array_equal(other.indices, moved.histories.indices)
+
+
+def test_items_leave_the_catalogue_after_their_last_day() -> None:
+    data = make_living_people()
+    whole = Timeline.from_data(data, 10)
+    days = (int(whole.times.max()) - int(whole.times.min())) / SECONDS_PER_DAY
+    timeline = Timeline.from_data(data, 10, max_age=days / 3)
+    begins = [first for first, _ in timeline.span]
+    for period, window in enumerate(timeline.windows):
+        listed = [
+            item
+            for item in range(int(timeline.catalogue_sizes[period]))
+            if begins[timeline.arrival[item]] >= begins[period] - timeline.max_age * SECONDS_PER_DAY
+        ]
+        assert listed == list(range(window.start, window.stop))
+    everybody, last = np.arange(timeline.histories.n_users), timeline.windows[-1]
+    assert last.start > 0
+    own, _ = timeline.collect_histories(everybody, 9, last)
+    both, _ = whole.collect_histories(everybody, 9, whole.windows[-1])
+    is_kept = both.indices >= last.start
+    assert np.array_equal(own.indices, both.indices[is_kept] - last.start)
+    cases = select_cases(timeline, 9, 1_000, 5, 0)
+    assert cases.split.train.n_items == last.stop - last.start
+    assert (cases.split.test >= 0).all()
+    assert (timeline.arrival[cases.split.test + last.start] == 9 - cases.age).all()

@@ -64,7 +64,7 @@ class LazyCommand:
     """A command that is imported when it is used."""
 
     module: str
-    """Module with the command, which is called `app` or has the name of the command."""
+    """Module that defines the command, as `app` or under the command's name."""
     help: str
     """The first paragraph of the command's help."""
     needs: str

@@ -67,7 +67,7 @@ def plan(
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
+    learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     accounts: AccountsOption = False,
     json: JsonFile = None,
     seed: Seed = 0,
@@ -84,8 +84,8 @@ def plan(
     \b
     Examples:
       sottovoce plan --people 20000 --newcomers 1500 --items 500 --budget 10
-      sottovoce plan --people 2000 --items 300 --history 12 --budget 100 --json plan.json
-      sottovoce plan --people 200 --items 100 --budget 10 --central-budget 1 --learn taste
+      sottovoce plan --people 2000 --items 300 --history 12 --budget 50 --learn taste
+      sottovoce plan --people 200 --items 100 --central-budget 1 --json plan.json
     """
     total_budget = Budget.from_options(budget, central_budget)
     if total_budget is None:
@@ -131,7 +131,7 @@ def _plan_taste(
 
 def _print_plan(outlook: PlanOutlook, verdict: str, duration: str) -> None:
     """Print what plans of both kinds have."""
-    device_texts = outlook.promise.summarize(outlook.privacy_report.training.reports)
+    device_texts = outlook.terms.summarize((), outlook.terms.epochs)
     for line in (
         verdict,
         _describe_privacy(outlook),
@@ -172,7 +172,7 @@ def _describe_names(outlook: NamesOutlook) -> str:
         f"are spread over {output.pluralize(settings.epochs, 'epoch')}. In the first ones, the "
         f"{output.count_people(outlook.present)} who are there at the beginning send about "
         f"{outlook.first_reports:,.0f} reports more in each. A report names one of "
-        f"{outlook.public_numbers.items:,} items, or is one of {terms.parameters['names']:,} "
+        f"{outlook.public_numbers.items:,} items, or is one of {terms.names:,} "
         f"outcomes by chance: beyond {terms.max_items:,} items, people must be asked again."
     )
 

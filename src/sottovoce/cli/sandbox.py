@@ -134,7 +134,7 @@ def up(
             "none",
         ),
     ] = None,
-    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
+    learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     preset: PresetOption = DEFAULT_PRESET,
     training: dict[str, Any],
 ) -> None:

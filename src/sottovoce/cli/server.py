@@ -139,7 +139,7 @@ def init(
     accounts: AccountsOption = False,
     preset: PresetOption = DEFAULT_PRESET,
     history: HistoryOption = None,
-    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
+    learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     training: dict[str, Any],
     ends: Annotated[
         bool,

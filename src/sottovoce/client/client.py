@@ -86,12 +86,12 @@ class Outlook:
     turns_left: int
     """Number of epochs in which the device may still take part under the terms."""
     turns_within_limit: int
-    """Number of epochs, of these, that the owner's limit allows."""
+    """How many of the `turns_left` epochs the owner's limit allows."""
     epsilon_at_limit: float
     """Total epsilon spent once the device took part in `turns_within_limit` more epochs, rounded
     up."""
     summary: list[str]
-    """Sentences for the owner: which reports leave the device within the limit, what they can
+    """Sentences for the owner: which reports the device sends within its limit, what they can
     reveal, and how to stop."""
 
 
@@ -216,7 +216,7 @@ class Client:
         return self._store.history.add(read_history_csv(path, column, time))
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Delete some of the recorded items, and return how many were recorded.
+        """Delete recorded items, and return how many were deleted.
 
         Afterwards no file of the client contains these items. The disk may still have them in
         blocks that a file no longer uses; only an encrypted disk prevents that.
@@ -230,7 +230,7 @@ class Client:
         return self._store.history.remove(check_items(ids))
 
     def list_touched(self) -> list[str]:
-        """Return the ids of the recorded items, latest last; those of one moment are sorted."""
+        """Return the ids of the recorded items, earliest first; ids of one moment are sorted."""
         moments = self._store.history.get_moments()
         return sorted(moments, key=lambda item: moments[item])
 

@@ -18,8 +18,8 @@ class Reason:
     """One reason for a recommendation."""
 
     source: Item | Tag | None
-    """An item that the owner touched, a tag of touched items, or None: many people touch the
-    recommended item now."""
+    """An item that the owner touched, or a tag of touched items. None if the reason is that many
+    people touch the recommended item now."""
     share: float
     """The part of all reasons for the recommendation that this one has, 0..1."""
 

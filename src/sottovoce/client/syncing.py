@@ -60,7 +60,7 @@ Outcome = Literal[
 # The sentence that tells the owner the outcome of a sync.
 OUTCOME_SENTENCES: dict[Outcome, str] = {
     "sent": "The batch of epoch {epoch} was sent.",
-    "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
+    "already sent": "The batch of epoch {epoch} had been sent before; nothing was sent now.",
     "already charged": (
         "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is "
         "reported in this epoch again."
@@ -71,18 +71,21 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
     ),
     "not open": "Epoch {epoch} takes no reports at this time; no batch was made.",
     "no token": "This device has no token for epoch {epoch}; no batch was made.",
-    "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
+    "sitting out": "This device does not take part in epoch {epoch}, which it has drawn at random.",
     "too early": (
-        "Reports of epoch {epoch} leave in its last quarter, so that they tell what is touched "
+        "Reports of epoch {epoch} are sent in its last quarter, so that they tell what is touched "
         "now; sync again then."
     ),
     "missed": "Epoch {epoch} began before this device's moment to send; no batch was made.",
     "paused": "Reporting is paused; no batch leaves until it is resumed.",
-    "limit reached": "The limit is reached: no more reports leave. Lists go on.",
-    "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
+    "limit reached": "The limit is reached: no more reports are sent. Recommendations continue.",
+    "lifetime over": (
+        "All epochs of the accepted terms are used: no more reports are sent. Recommendations "
+        "continue."
+    ),
     "too late": (
         "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; "
-        "what was charged for it stays spent."
+        "the epsilon that was charged for it stays spent."
     ),
     "nothing asked": "No reports are asked for at present; no batch was made.",
 }

@@ -12,10 +12,11 @@ A person's gradient is `-2 e x^T`, where e has a residual for each item and x is
 (`sottovoce.core.model`). So its inner product with (r, f) is `-2 a_r x_f`, where a_r is the inner
 product of row r with e. This module computes a for all rows at once.
 
-The size of the blocks controls how the agreement with a gradient is distributed over directions. A
-transform over all items would give agreements that are nearly normal, and so only a few large ones.
-At a large epsilon, the few directions that agree most should agree a lot, so blocks are small. At a
-small epsilon, agreement must be spread over many directions, so blocks are large.
+A direction agrees with a gradient if their inner product is large. The size of the blocks controls
+how agreement is distributed over directions. In one block of all items, the inner products would be
+nearly normally distributed, and hardly any would be far larger than the rest. At a large epsilon,
+the few directions that agree most should agree a lot, so blocks are small. At a small epsilon,
+agreement must be spread over many directions, so blocks are large.
 """
 
 from collections.abc import Iterator
@@ -35,8 +36,8 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 MAX_BLOCK_SIZE = 1024
-# `transform_history` adds the items within this many places one by one. In larger blocks, it
-# combines such groups of places by butterflies.
+# `transform_history` divides larger blocks into parts of this many places. It adds the items of
+# each part one by one, and then combines the parts by a transform.
 MAX_DIRECT_PLACES = 128
 # Numbers that are added at once. They take some megabytes.
 NUMBERS_PER_PIECE = 1 << 20
@@ -159,7 +160,7 @@ class Blocks:
 
 
 def compute_public_keys(seed: int, n: int) -> NDArray[np.uint32]:
-    """Derive a public sort key for each of `n` items; sorted by it, items are in their places.
+    """Derive a public sort key for each of `n` items. Their places follow the order of the keys.
 
     Keys are little-endian numbers of 32 bits, eight from each SHA-256 of the public stream.
     """
@@ -175,7 +176,7 @@ def iterate_pieces(histories: Histories, width: int) -> Iterator[tuple[Int64, sl
             entries.
     """
     # `np.add.at` adds the entries of a piece one after the other, so every user's items are added
-    # in order. Its time hardly depends on the number of entries, while a Python loop's would.
+    # in order. One call for a piece is much faster than a Python loop over its entries.
     users, size = histories.users_of_entries(), max(NUMBERS_PER_PIECE // width, 1)
     for start in range(0, len(users), size):
         piece = slice(start, start + size)

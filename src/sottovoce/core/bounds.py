@@ -10,9 +10,10 @@ item. So every computation that depends on a history must have a result. Two rul
    the gradient is zero, and reports are those of somebody without a history.
    `solve_user_vectors` does this.
 
-After these two rules, every value is finite in float32. With |v| <= 2^20, |x| <= 2^40,
-alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a residual below 2^79, a gradient
-entry below 2^120, and an entry of `a` (`sottovoce.core.blocks`) below 2^89. Float32 ends at 2^128.
+After these two rules, every value is finite in float32, which ends at 2^128. Let v be an entry of
+V, x an entry of a user vector, F the number of factors and M the number of items. With |v| <= 2^20,
+|x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a residual below
+2^79, a gradient entry below 2^120, and an entry of `a` (`sottovoce.core.blocks`) below 2^89.
 """
 
 import numpy as np
@@ -22,18 +23,18 @@ from sottovoce.errors import SettingsError
 
 MAX_ITEMS = 2**24
 MAX_FACTORS = 2**8
-# Items in one history; of a longer one, the latest items remain. The time that a device allows for
-# making a batch (`sottovoce.client.timing.compute_lead`) must not depend on the history, so it is
-# enough for this many items.
+# Items in one history. A longer history loses its earliest items. The time that a device allows for
+# making a batch (`sottovoce.client.timing.compute_lead`) must not depend on the history. It is long
+# enough for a history of this many items.
 MAX_HISTORY_ITEMS = 100_000
 # Reports of one device in one epoch.
 MAX_REPORTS = 10_000
 # Dummies of a proxy in one epoch. The proxy draws, seals and stores each of them.
 MAX_DUMMIES = 10_000_000
-# Entries of V, M F. A model file of this size has 256 MiB.
+# Entries of V: items x factors. A model file of this size has 256 MiB.
 MAX_MODEL_ENTRIES = 2**26
-# Multiplications for the normal equations, M F^2. They take some seconds, and need M F numbers in
-# memory.
+# Multiplications for the normal equations: items x factors^2. They take some seconds, and
+# memory for items x factors numbers.
 MAX_FACTOR_PRODUCTS = 2**32
 # Alpha of the confidence `1 + alpha p`.
 MAX_ALPHA = 2.0**10

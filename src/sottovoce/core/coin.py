@@ -44,7 +44,7 @@ def exp_epsilon(epsilon: float) -> Decimal:
 def compute_flip_threshold(epsilon: float) -> int:
     """Return the threshold below which a word flips the sign: `ceil(2^64 / (1 + e^epsilon))`.
 
-    It is rounded up, so that the ratio of keep to flip never exceeds `e^epsilon`.
+    It is rounded up, so that the sign is kept at most `e^epsilon` times as often as it is flipped.
 
     >>> [compute_flip_threshold(epsilon) for epsilon in (2.5, 0.5, 6)]
     [1399336432749266787, 6964396094736529935, 45611846561169528]
@@ -58,8 +58,8 @@ def compute_flip_threshold(epsilon: float) -> int:
 def compute_blanket_threshold(epsilon: float, loud: int, n_signed: int) -> int:
     """Return gamma * 2^64, the threshold below which a word makes a report uniform.
 
-    Otherwise the report is one of `loud` directions. It is rounded up, so that the ratio of two
-    probabilities of a report never exceeds `e^epsilon`.
+    Any other word makes the report one of the `loud` directions. The threshold is rounded up, so
+    that the ratio of two probabilities of a report never exceeds `e^epsilon`.
 
     Args:
         epsilon: Epsilon of the report.
@@ -80,7 +80,7 @@ def compute_blanket_threshold(epsilon: float, loud: int, n_signed: int) -> int:
 
 
 def compute_sign_gain(epsilon: float) -> float:
-    """Return the expected magnitude of a randomised sign of a normal value."""
+    """Return the expected product of a standard normal value and its sign after the coin."""
     # sqrt(2 / pi) is E|z| of a standard normal z. tanh(epsilon / 2) is P[keep] - P[flip].
     return sqrt(2 / pi) * tanh(epsilon / 2)
 
@@ -88,8 +88,8 @@ def compute_sign_gain(epsilon: float) -> float:
 def multiply_high(random_words: RandomWords, factor: int | NDArray[np.int64]) -> NDArray[np.int64]:
     """Return `floor(word * factor / 2^64)`: a uniform integer below `factor`.
 
-    `factor` must be below 2^32. An array has a factor for each word. The probabilities of two
-    values differ by at most 2^-64.
+    `factor` must be below 2^32. It may be an array with a factor for each word. The probabilities
+    of two values differ by at most 2^-64.
     """
     # The two 32-bit halves are multiplied separately, because the product has up to 96 bits.
     scale = np.asarray(factor).astype(np.uint64)

@@ -36,15 +36,16 @@ class Coordinate(SignMechanism):
     """The mechanism that reports a uniformly drawn entry (i, f) of the gradient, index `i * F + f`.
 
     The value `v`, clipped to [-1, 1], is rounded to a sign with P[+] = (1 + v) / 2. The sign is
-    kept with probability e^eps / (1 + e^eps). Together this is Algorithm 1's Bernoulli draw, but
-    only the last coin carries epsilon, so it can be exact and independent of the data.
+    kept with probability e^eps / (1 + e^eps). The two draws together have the distribution of
+    Algorithm 1's Bernoulli draw. But only the second draw carries epsilon, so its probability can
+    be exact and does not depend on the data.
     """
 
     name: ClassVar[str] = "coordinate"
     is_planned: ClassVar[bool] = False
-    # The settings of the paper: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F
-    # 5. The paper does not state the scale of the first V. Results with 0.3 come nearest to its
-    # Table 4, with a mean difference of 0.010
+    # The settings of the paper: learning rate 1e-3, 20 steps in each epoch with the same reports,
+    # lambda 1e-6, F = 5. The paper does not state the scale of the first V. Results with 0.3 come
+    # nearest to its Table 4, with a mean difference of 0.010
     # (lab/docs/report.md#the-scale-at-which-the-paper-begins).
     preset_settings: ClassVar[Mapping[str, Any]] = {
         "learning_rate": 1e-3,
@@ -61,7 +62,7 @@ class Coordinate(SignMechanism):
 
     @property
     def bound(self) -> float:
-        """The paper's B: the value of one report, with which the estimated mean is unbiased."""
+        """The paper's B: each report counts as +B or -B, so that the estimated mean is unbiased."""
         return self.n_directions / tanh(self.epsilon / 2)
 
     def reports(

@@ -128,7 +128,7 @@ class LoudSet:
         return _bits_to_float(low)
 
     def _get_tied(self, ranks: Int64) -> Int64:
-        """Return the directions at the threshold with these ranks, counted among them from 0."""
+        """Return tied directions by their ranks: those at the threshold are numbered from 0."""
         directions, seen = np.empty(ranks.shape, np.int64), 0
         n_signed = 2 * self.a.size * self.x.size
         # Search in pieces, because all 2n directions are tied if every agreement is zero.
@@ -145,7 +145,7 @@ class LoudSet:
         """Return whether each signed direction is exactly at the threshold."""
         row, factor = np.divmod(signed >> 1, self.x.size)
         agreement = self._sizes[factor] * self._rows[row]
-        # If the threshold is zero, a direction at the threshold is there with both signs.
+        # If the threshold is zero, an agreement of zero ties both signs of a direction.
         has_sign = (self._threshold == 0) | (self._add_sign(row, factor) == signed)
         return np.asarray((agreement == self._threshold) & has_sign)
 

@@ -69,7 +69,7 @@ class Mechanism(ABC):
 
     shape: Shape
     epsilon: float
-    """The budget of one report."""
+    """Epsilon of one report."""
 
     name: ClassVar[str]
     """The name on the command line and in the manifest. An engine's kernel for this mechanism is in
@@ -95,7 +95,7 @@ class Mechanism(ABC):
 
     @classmethod
     def options(cls) -> dict[str, Setting]:
-        """Return the options by name, which an operator may set besides a training's settings."""
+        """Return the options by name. An operator may set them besides a training's settings."""
         return get_settings(cls)
 
     @classmethod
@@ -144,7 +144,7 @@ class Mechanism(ABC):
 
     @final
     def event(self, reports: int, epochs: int, dummies: int = 0) -> Reporting:
-        """Describe these reports of one person for the accountant.
+        """Describe the reports of one person for the accountant.
 
         Args:
             reports: Reports of one person in each epoch.
@@ -168,14 +168,15 @@ class Mechanism(ABC):
 
     @property
     def n_sums(self) -> int:
-        """The number of sums that the server keeps of an epoch: one for each direction."""
+        """The number of sums that the server keeps for an epoch: one for each direction."""
         return self.n_directions
 
     def to_sums(self, counts: Int64) -> Int64:
         """Return all that the server's estimate needs: the sum of signs of each direction.
 
         Args:
-            counts: How often each of the `2 * n_directions` reports came (`count_reports`).
+            counts: How often each of the `2 * n_directions` possible reports came
+                (`count_reports`).
         """
         return sum_counts(counts)
 
@@ -203,7 +204,7 @@ class Mechanism(ABC):
         """
 
     def constants(self, V: Float32) -> NamedTuple:
-        """Return the input of this mechanism's kernels for one epoch; its type names the fields."""
+        """Return the input of this mechanism's kernels for one epoch, as a named tuple."""
         raise NotImplementedError(f"{self.name} has no kernel")
 
 
@@ -259,7 +260,7 @@ def count_reports(reports: UInt32, n_directions: int) -> Int64:
 
 
 def sum_counts(counts: Int64) -> Int64:
-    """Return the sums of signs by direction.
+    """Return the sum of signs of each direction: the reports of plus less those of minus.
 
     >>> sum_counts(np.array([0, 3, 2, 1]))
     array([ 3, -1])
@@ -269,7 +270,7 @@ def sum_counts(counts: Int64) -> Int64:
 
 
 def sum_signs(reports: UInt32, n_directions: int) -> Int64:
-    """Return the sums of signs by direction of these reports."""
+    """Return the sum of signs of each direction over all reports."""
     return sum_counts(count_reports(reports, n_directions))
 
 

@@ -87,7 +87,8 @@ def compute_gram(V: Float32) -> Float64:
     """
     wide = V.astype(np.float64)
     # cumsum adds one row after the other; sum() and matmul choose their own order. The last row is
-    # copied, because a view of it would keep all M rows in memory: M F^2 numbers for all factors.
+    # copied, because a view of it would keep all M rows of each factor in memory, M F^2 numbers
+    # together.
     rows = [np.cumsum(wide * wide[:, f : f + 1], axis=0)[-1].copy() for f in range(V.shape[1])]
     return np.stack(rows, axis=0)
 
@@ -217,8 +218,8 @@ def update_items(
 def compute_max_entry(factors: int) -> float:
     """Return the largest |entry| of V that an update may produce.
 
-    It is smaller than `MAX_ITEM_ENTRY`, because another basis of the factors can make an entry
-    larger by the square root of F.
+    It is `MAX_ITEM_ENTRY` divided by the square root of F, because `rotate_factors` can make an
+    entry larger by up to this factor.
     """
     return float(MAX_ITEM_ENTRY / np.sqrt(factors))
 

@@ -1,15 +1,17 @@
 """`named`: a report names the item that a person touched last, by k-ary randomised response.
 
-There are K outcomes. Outcome 0 means "nothing", and outcome i + 1 names item i. All further
-outcomes are free slots for items that the catalogue may still get: nobody names them. With
-probability gamma, a report is drawn uniformly from all K outcomes, otherwise it is the name. So
-each outcome has one of two probabilities, whatever the history:
+There are K outcomes. Outcome 0 means "nothing", and outcome i + 1 names item i. The remaining
+outcomes are reserved for items that the catalogue may get later. A person's *name* is the outcome
+of the item that they touched last, or 0. With probability gamma, a report is drawn uniformly from
+all K outcomes, otherwise it is the name. So each outcome has one of two probabilities, whatever the
+history:
 
     other:  gamma / K          name:  gamma / K + (1 - gamma)
 
 gamma = K / (K + e^eps - 1) makes the ratio of these probabilities e^eps. So the probabilities of a
 report under any two histories differ by at most the factor e^eps, which proves that a report is
-eps-LDP. It is the law of `loudest` with one loud direction among K signed ones: rho is 1 / K.
+eps-LDP. These are the probabilities of `loudest` with one loud direction among K signed ones, so
+rho is 1 / K.
 
 K is part of the terms. If it followed the catalogue, rho would change with every new item, and a
 server with a tiny catalogue could ask a question whose answer is nearly certain.
@@ -40,15 +42,15 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-# The outcome of a person without an item that the catalogue knows.
+# The outcome of a person none of whose items are in the catalogue.
 NOTHING_OUTCOME = 0
-# By default there are this many outcomes for each item: room for a catalogue that grows.
+# Default number of outcomes for each item. It is above 1, so that the catalogue can grow.
 OUTCOMES_PER_ITEM = 1.1
 
 
 @dataclass(frozen=True)
 class Named(Mechanism):
-    """The mechanism that names an item. `names` is K; 0 means 1.1 times the number of items."""
+    """The mechanism that names an item. The option `names` is K, the number of outcomes."""
 
     names: int = setting(
         0,
@@ -94,7 +96,7 @@ class Named(Mechanism):
 
     @property
     def n_directions(self) -> int:
-        """K / 2: a report has one of K values, as two signs at each of K / 2 directions."""
+        """K / 2: each direction has two reports, one for each sign, so K outcomes need K / 2."""
         return self.names // 2
 
     @property
@@ -132,7 +134,8 @@ class Named(Mechanism):
     def _draw_names(self, histories: Histories, random_words: NDArray[np.uint64]) -> Int64:
         lengths = np.diff(histories.indptr)[:, None]
         places = histories.indptr[:-1, None] + coin.multiply_high(random_words, lengths)
-        # One outcome more, because the place of a person without items may be beyond all entries.
+        # One outcome is appended, because the place of a person without items may lie behind the
+        # last entry.
         outcomes = np.append(histories.indices.astype(np.int64) + 1, NOTHING_OUTCOME)
         return np.where(lengths > 0, outcomes[places], NOTHING_OUTCOME)
 
@@ -142,18 +145,18 @@ class Named(Mechanism):
         return self.names
 
     def to_sums(self, counts: Int64) -> Int64:
-        """Return the counts themselves: an outcome is no sign, and takes nothing from another."""
+        """Return the counts unchanged, because outcomes are not signs that cancel each other."""
         return counts
 
     @property
     def gain(self) -> float:
-        """The probability that a report is a name, and not uniform."""
+        """The probability that a report is the name of an item, and is not drawn uniformly."""
         return 1 - self.gamma
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> Float64:
-        """Estimate the share of each item among the names, without bias, in the first of F columns.
+        """Estimate the share of each item among the names, without bias.
 
-        The other columns are 0.
+        The result is M x F. Column 0 has the shares; the other columns are 0.
 
         Args:
             sums: How often each of the K outcomes was reported, dummies included.
@@ -167,9 +170,9 @@ class Named(Mechanism):
         return estimate
 
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:  # noqa: ARG002
-        """Return `gamma`, and K (1 - gamma) more for the name.
+        """Return K times the probability of each outcome: gamma, plus K (1 - gamma) for the name.
 
-        The names of a person with several latest items share the second part.
+        If a person touched several items last, each of them gets an equal part of K (1 - gamma).
         """
         densities = np.full((histories.n_users, self.names), self.gamma)
         lengths, users = np.diff(histories.indptr), histories.users_of_entries()

@@ -30,13 +30,14 @@ Float64 = NDArray[np.float64]
 # TAG_RIDGE was chosen on validation splits of two data sets and five budgets; 0.1 to 0.4 are as
 # good. A few items do not tell which tags somebody likes, so short histories have more ridge.
 TAG_RIDGE = 0.2
-# The same in a training of names. Its only column counts what is touched now, which a list should
-# mostly follow. Chosen on the Netflix days with seed 1003; 1 to 5 are as good.
+# Used instead of TAG_RIDGE in a training of names. The only column of its item matrix is the
+# popularity of items now, and should decide a list more than tags do. Chosen on the Netflix days
+# with seed 1003; 1 to 5 are as good.
 TAG_RIDGE_WITH_SHARES = 2.0
 RIDGE_DOUBLING_ITEMS = 60
 
-# Alpha of a model that is made of counts (`build_popularity_model`), for which no training set an
-# alpha. On validation splits, values from 0.5 to 4 give the same quality.
+# Alpha of a model that is built from counts (`build_popularity_model`) and so has no training that
+# states an alpha. On validation splits, values from 0.5 to 4 give the same quality.
 POPULARITY_ALPHA = 1.0
 
 # An own item weighs LATEST_ITEM_WEIGHT / (1 + later / WEIGHT_HALVING_ITEMS), where `later` is the
@@ -45,7 +46,7 @@ POPULARITY_ALPHA = 1.0
 LATEST_ITEM_WEIGHT = 10.0
 WEIGHT_HALVING_ITEMS = 2.0
 
-# Reasons that are given for a recommended item.
+# Maximum number of reasons that are shown for a recommended item.
 MAX_REASONS = 3
 
 _SIGN_BIT = np.uint64(1 << 63)
@@ -70,7 +71,7 @@ class WideModel:
     tag_ridge: float
     """Ridge of the tags for a long history."""
     has_shares: bool = False
-    """Whether the first column of V is what is touched now (see `from_model`)."""
+    """Whether the first column of V is the popularity of items now (see `from_model`)."""
 
     @classmethod
     def from_model(
@@ -217,9 +218,9 @@ class Taste:
         """Split the score of an item into parts, which add up to it exactly.
 
         Returns:
-            A part for each own item: what it contributes through the factors. A part for each tag:
-            what all own items contribute through it. And one part for what is touched now: what all
-            own items contribute through the shares, if the model has them.
+            One part for each own item: its contribution through the factors. One part for each tag:
+            the contribution of all own items through this tag. One part for popularity now: the
+            contribution of all own items through the shares of names, 0 if the model has none.
         """
         factors, n_shares = self.model.V.shape[1], int(self.model.has_shares)
         row = self.model.rows([item])[0]
@@ -232,8 +233,8 @@ class Taste:
     ) -> list[tuple[int | Tag | None, float]]:
         """Return the largest positive parts of a score, as fractions of all positive parts.
 
-        Reasons are own items, by number, tags that an own item has, and None: that many people
-        touch the item now.
+        A reason is an own item, a tag that an own item has, or None if the reason is that many
+        people touch the item now.
         """
         reasons = sorted(self._positive_parts(item), key=lambda reason: -reason[1])
         total = sum(part for _, part in reasons)
@@ -276,7 +277,7 @@ def weigh_histories(histories: Histories, times: NDArray[np.int64]) -> NDArray[n
 def _compute_weights(indptr: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float64]:
     users = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = np.lexsort((times, users))
-    # A run is all that one person touched at one moment.
+    # A run consists of the items that one person touched at the same moment.
     begins = np.ones(len(order), bool)
     begins[1:] = (np.diff(times[order]) != 0) | (np.diff(users[order]) != 0)
     first = np.flatnonzero(begins)
@@ -319,7 +320,8 @@ def _sort_rows(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     # A comparison sort is many times faster if its input is almost sorted, so its time would reveal
     # something about a person's taste. numpy sorts digits of 16 bits by counting instead.
     order = np.arange(len(keys))
-    # Two digits in descending order come first, because numpy skips input that is already sorted.
+    # Two digits in descending order come first. Without them, numpy would notice input that is
+    # already sorted and skip the work, so the time would depend on the scores.
     digits = np.empty(len(keys) + 2, np.uint16)
     digits[:2] = 2**16 - 1, 0
     for shift in range(0, 64, 16):

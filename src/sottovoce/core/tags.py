@@ -21,7 +21,7 @@ KIND_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,31}")
 MIN_ITEMS_PER_TAG = 20
 # Only this many of the most frequent tags are used, since a device solves an equation for each tag.
 MAX_TAGS = 128
-# A number is divided into this many bands, with about equally many items in each.
+# The numbers of one kind are divided into this many bands, with about equally many items in each.
 BANDS_PER_NUMBER = 10
 
 
@@ -41,12 +41,12 @@ class Tags:
 
     A tag is a label that enough items have (a genre, a brand), or a band of a number (years,
     prices). Every client derives the same tags from the catalogue. A device uses them only when it
-    recommends, so they cost no report.
+    recommends; no report depends on them.
     """
 
     names: tuple[Tag, ...]
     table: sparse.csr_array
-    """M x K, 1 where an item has the tag."""
+    """A row for each item and a column for each tag; 1 where the item has the tag."""
 
     @property
     def n_items(self) -> int:

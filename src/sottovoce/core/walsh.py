@@ -1,6 +1,6 @@
 """The Walsh-Hadamard transform, and the public signs that randomise it.
 
-`H[r, i] = (-1)^popcount(r & i)`, not normalised: `H H = n I`.
+`H[r, i] = (-1)^popcount(r & i)`, not normalised: for n rows, `H H = n I`.
 """
 
 import hashlib

@@ -159,7 +159,7 @@ class Buckets:
                     values[rows].astype(_RAW_TYPES[name]).tofile(file)
 
     def _sort_bucket(self, index: int, n_items: int) -> int:
-        """Sort a bucket by user and item, merge repeated pairs, and return their number."""
+        """Sort a bucket by user and item, merge repeated pairs, and return how many were merged."""
         begin, end = self._ranges[index]
         files = {name: self._get_path(index, name) for name in _RAW_TYPES}
         raw = {

@@ -115,7 +115,7 @@ class Interactions:
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
 
     def list_items(self) -> list[tuple[str, str, Traits]]:
-        """Return id, title and tags of each item; if it has no title, the id stands for it."""
+        """Return id, title and tags of each item; a missing title is replaced by the id."""
         ids = [str(number) for number in self.item_ids.tolist()]
         titles = ids if self.titles is None else [str(title) for title in self.titles]
         tags = [{}] * len(ids) if self.tags is None else self.tags.tolist()

@@ -32,7 +32,7 @@ _FIELD_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 TABLE_SUFFIXES = (*_FIELD_SEPARATORS, *PARQUET_SUFFIXES)
 # Maximum number of problems that one error lists. It only counts the others.
 MAX_PROBLEMS_SHOWN = 10
-# Kinds of tags, by plural names of columns.
+# Kinds of tags whose columns often have a plural name, by this plural.
 _SINGULAR_KINDS = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
 # Numbers in text. "inf" and "nan" match, so that they are refused as numbers and do not become
 # labels.

@@ -60,7 +60,7 @@ def _split_dat_film(line: str) -> list[str]:
 
 
 def _split_100k_film(line: str) -> list[str]:
-    """Split `id|title|release|video|address|`, which is followed by a flag (0 or 1) of each genre.
+    """Split `id|title|release|video|address|` followed by a flag (0 or 1) for each genre.
 
     Returns:
         Id, title and genres, or [] if the number of fields is wrong.

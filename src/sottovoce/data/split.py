@@ -27,11 +27,11 @@ MAX_FRACTION_BEFORE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Histories for training, and the test item of each user that they leave out."""
+    """Histories for training, and the test item of each user, which was taken out of them."""
 
     train: Histories
     test: NDArray[np.int32]
-    """Test item of each user, or -1 for a user without a test item, who may have a single item."""
+    """Test item of each user, or -1 for a user without one, such as a user with a single item."""
     rule: SplitRule
     """How the test items were chosen: see `leave_one_out`."""
     seed: int
@@ -43,7 +43,7 @@ class Split:
 
     @property
     def excluded_from_ranking(self) -> Histories:
-        """All items that the user touched except the test item, which are never ranked with it."""
+        """All touched items except the test item. Lists that rank the test item leave them out."""
         return self.train if self.all_but_test is None else self.all_but_test
 
     @property

@@ -5,8 +5,8 @@ viewers are taken from the bundled MovieLens data:
 
 1. A *taste* is a genre or a period of release. Its pool is the 40 of 610 viewers with the largest
    share of films of this genre or period in their histories. The lift of a film in a taste is the
-   number of views by the pool, divided by the number that the film's popularity lets expect.
-   `_LIFT_SMOOTHING` is added to both numbers, and the lift is at most `_MAX_LIFT`.
+   number of views by the pool, divided by the number that is to be expected from the film's
+   popularity. `_LIFT_SMOOTHING` is added to both numbers, and the lift is at most `_MAX_LIFT`.
 2. A person mixes two or three tastes, drawn uniformly, with Dirichlet(1) weights w, and chooses
    film i in proportion to popularity_i * sum_t w_t lift_ti^3. The cube makes up for the averages
    over a pool, which are less extreme than its members. With the cube, matrix factorisation beats
@@ -37,7 +37,7 @@ from sottovoce.data.published import read_published
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 
-# Name of the data set, before its parameters.
+# Name of the data set, which its parameters follow after a colon.
 SYNTHETIC = "synthetic"
 # Default numbers of people and films.
 _DEFAULT_PEOPLE = 2000
@@ -55,7 +55,7 @@ _MIN_HISTORY_FILMS = 20
 _MIN_FILMS = 10
 # Years at which the periods of release begin and end. A film without a year counts as year 0.
 _ERA_YEARS = (0, 1970, 1985, 1993, 1999, 2006, 2012, 9999)
-# Number of people who are drawn from one random stream. A change of it changes all people.
+# Number of people who are drawn from one random stream. Changing this number changes all people.
 _PEOPLE_PER_BLOCK = 256
 # Unix seconds between which people begin to watch: 1996-01-01 and 2016-01-01.
 _FIRST_DAY = 820_454_400

@@ -5,9 +5,9 @@ elementary functions, gives the same digits everywhere (`tests/vectors/promises.
 most about a tenth larger. Like `shuffle.py`, it compares what the server sees under two histories
 of one person, the victim. `docs/privacy.md` proves that this pair of distributions is the worst.
 
-In one round, each of n people sends a report with this eps, and D dummies (`Reporting.cover`) are
-mixed with them. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), the bound is computed in six
-steps:
+In one round, each of n people sends one report of epsilon eps, and D dummies (`Reporting.cover`)
+are mixed with these reports. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), the bound is
+computed in six steps:
 
 1.  Blanket. Bin(n - 1, gamma) reports of the other people are uniform, and Bin(D, d) dummies count
     as uniform (d is `Reporting.dummy_share`). Together they are B reports, and m = B + 1 counts the

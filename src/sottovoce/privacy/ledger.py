@@ -174,7 +174,8 @@ class Ledger:
             BudgetExceededError: The charge does not fit into the limit.
             LedgerError: The same purpose was charged for something else.
         """
-        # A batch that was charged before costs nothing more, so a limit lowered since is ignored.
+        # A batch that was charged before costs nothing more. So it is accepted even if the limit
+        # was lowered in the meantime.
         earlier = self._charges.get(charge.purpose)
         if earlier is None:
             return self.add(charge)

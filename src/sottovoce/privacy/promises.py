@@ -54,15 +54,19 @@ class Promise:
     account share the number of epochs in which they may report, but each has a limit of its own.
     """
 
-    def summarize(self, reports: int) -> list[str]:
+    def summarize(self, reports: int, names: int | None = None) -> list[str]:
         """Return the sentences that ask an owner for consent, in the terminal and in the browser.
 
         They say what leaves the device, how much it reveals, and how to stop.
 
         Args:
             reports: Number of reports that may still leave.
+            names: The number of outcomes of a report, if reports name items; else None.
         """
-        some = f"at most {pluralize(reports, 'report')}, blurred by chance,"
+        by_chance = ", blurred by chance,"
+        if names is not None:
+            by_chance = f" (what you touched last, or one of {names:,} by chance)"
+        some = f"at most {pluralize(reports, 'report')}{by_chance}"
         leaves = f"{some} {'goes' if reports == 1 else 'go'} through a proxy to a server"
         return [
             f"Your history stays here; {leaves if reports else 'no more reports leave'}.",
@@ -110,7 +114,7 @@ class Promise:
 
 
 def _format_guess_chance(epsilon: float, delta: float = 0.0) -> str:
-    """Format how often in 100 times a guess is right, if without reports it is right 50 times."""
+    """Format how often in 100 times a guess is right at most; without reports, it is 50 times."""
     # The chance that the guess is right is at most (e^epsilon + delta) / (e^epsilon + 1).
     doubt = 100 * (1 - delta) / (1 + exp(min(epsilon, MAX_EXPONENT)))
     if doubt < MIN_DOUBT_PERCENT:

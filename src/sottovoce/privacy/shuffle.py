@@ -5,17 +5,18 @@ people is the victim, whose report hides in a blanket of B uniform reports. Each
 people contributes to the blanket with probability gamma, and each of D dummies
 (`Reporting.cover`) with probability d (`Reporting.dummy_share`), so
 B ~ Bin(n - 1, gamma) + Bin(D, d). The proof lets the attacker know all reports outside of the
-blanket. So m = B + 1 reports remain: the blanket and the victim's report. Of these, a name a
-direction that is loud for one history of the victim, and b a direction that is loud for another
-history. With `E = e^eps`, the probabilities of this outcome under the two histories are
-proportional to
+blanket. So m = B + 1 reports remain: the blanket and the victim's report. Let a reports of them
+name a direction that is loud for one history of the victim, and let b reports name a direction that
+is loud for another history. With `E = e^eps`, the probabilities of a and b under the two histories
+are proportional to
 
     Mult(a, b; m, rho, rho) * (m + (E - 1) a)     against     Mult(...) * (m + (E - 1) b)
 
-so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. The worst case is two histories for which
-no direction is loud for both, and a smaller m is worse than a larger one. The privacy loss
-distribution of one report is composed with itself once for each report of the training. If there
-are too many people or reports for that, the bound of `bound.py` is used.
+where Mult is the multinomial probability that m uniform reports give a and b. So the loss is
+`log((m + (E - 1) a) / (m + (E - 1) b))`. The worst case is two histories for which no direction is
+loud for both, and a smaller m is worse than a larger one. The privacy loss distribution of one
+report is composed with itself once for each report of the training. If there are too many people or
+reports for that, the bound of `bound.py` is used.
 """
 
 from collections.abc import Iterator
@@ -64,7 +65,8 @@ MAX_BOUND_PEOPLE = 10**10
 def gaussian_mu(event: Reporting, clients: int) -> float:
     """Return the mu of the Gaussian mechanism that the training approaches in large crowds.
 
-    `mu^2 = k T (E - 1)^2 * 2 rho gamma^2 / m`, where m = n gamma + d D reports are uniform.
+    `mu^2 = k T (E - 1)^2 * 2 rho gamma^2 / m`. A person sends k reports in each of T epochs, and
+    m = n gamma + d D is the mean number of uniform reports that hide each of them.
     """
     shift = expm1(event.epsilon)
     uniform = clients * event.blanket + event.cover * event.dummy_share
@@ -79,7 +81,8 @@ def central_epsilon(event: Reporting, people: int, delta: float) -> float:
     Args:
         event: What each person does in a training.
         people: Number of honest people who report in each epoch, including the person. Reports of
-            people who collude with the server hide nobody. With 1, only dummies hide the person.
+            people who collude with the server hide nobody. If it is 1, only dummies hide the
+            person.
         delta: Amount by which probabilities may differ beyond the factor e^epsilon.
 
     Returns:
@@ -136,7 +139,8 @@ def _limit_crowd(event: Reporting, people: int) -> tuple[Reporting, int]:
     The epsilon of the smaller crowd is an upper bound.
     """
     rho = event.loud_fraction
-    # Likely counts are within eight standard deviations of the mean: at most 17 from end to end.
+    # Likely counts are within eight standard deviations of the mean, so their range is at most 17
+    # standard deviations wide.
     widest = COUNT_PAIRS_AT_ONCE if rho == COIN_RHO else sqrt(MAX_COUNT_PAIRS)
     uniform = int((widest / 17) ** 2 / (rho * (1 - rho)))
     dummies = min(event.dummies, uniform * event.reports)
@@ -221,7 +225,7 @@ def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
 
 
 def _likely_counts(m: int, rho: float) -> NDArray[np.int64]:
-    """Return the likely numbers of reports, out of m, that name one of rho * S directions."""
+    """Return the likely numbers of reports, out of m, that name one of rho * S loud directions."""
     lowest, highest = _cut_tails(m, rho)
     # The victim's report is not uniform and may add one.
     return np.arange(lowest, min(m, highest + 1) + 1)

@@ -14,7 +14,7 @@ from sottovoce.privacy.events import DEFAULT_DELTA, Reporting, check_delta
 from sottovoce.privacy.local import is_enumerated, local_epsilon
 from sottovoce.privacy.shuffle import central_epsilon, is_composed
 
-# An epsilon above this protects nobody, local or central. All clients use the same threshold.
+# A local or central epsilon above this protects nobody. All clients use the same threshold.
 WEAK_ABOVE = 10.0
 UPPER_BOUND_NOTE = " (an upper bound: these are too many to count out)"
 NOT_PROMISED = (
@@ -108,7 +108,7 @@ class PrivacyReport:
             "Promised in every case, even if every report can be traced to its sender: any "
             f"conclusion from the reports of a person is {describe_bound(figures.pure, digits=4)}"
         )
-        # With few reports, epsilon at delta is no smaller. Printing it twice would confuse.
+        # With few reports, epsilon at delta equals the pure one. Printing it twice would confuse.
         if format_epsilon(figures.local) != format_epsilon(figures.pure):
             text += f"; it is also {describe_bound(figures.local, self.delta, digits=4)}{note}"
         text += "."

@@ -1,7 +1,7 @@
-"""The batch, which has all reports of one device in one epoch, and the chunk.
+"""The batch, which has all reports of one device in one epoch, and the chunk of shuffled reports.
 
 A device sends a batch to its proxy. All batches of an epoch have the same size. The columns are
-offset, size in bytes, and content; a dot is the end of the field before:
+offset, size in bytes, and content; a dot as an offset is the end of the field before:
 
 0    4  "SVB2"
 4    4  epoch, little endian
@@ -117,7 +117,7 @@ class Chunk:
 
     @cached_property
     def name(self) -> str:
-        """SHA-256 of the encoded chunk, by which a server recognises a chunk that it has."""
+        """SHA-256 of the encoded chunk, by which a server recognises a chunk that came before."""
         return hashlib.sha256(self.encode()).hexdigest()
 
     @classmethod

@@ -27,12 +27,12 @@ MAX_TEXT_LENGTH = 512
 MAX_TAG_KINDS = 32
 # The largest number of labels of one item, all kinds together.
 MAX_LABELS_PER_ITEM = 64
-# The largest sum of the items' numbers of labels. A device stores all labels of all items.
+# The largest number of labels of all items together. A device stores all of them.
 MAX_ALL_LABELS = 2**22
 # The largest number of different labels. A device counts the items of each label.
 MAX_DISTINCT_LABELS = 2**17
 
-# The type of a matrix, which `move_rows` does not change.
+# The type of a matrix: `move_rows` returns the type that it gets.
 Matrix = TypeVar("Matrix", NDArray[np.float32], NDArray[np.float64])
 
 
@@ -146,7 +146,7 @@ def _parse_tag(value: Any, what: str) -> tuple[str, ...] | float:
 
 
 def _check_kinds(items: tuple[Item, ...]) -> None:
-    """Raise a `ProtocolError` if one item has labels of a kind, and another item a number of it."""
+    """Raise a `ProtocolError` if a kind of tag has labels for one item and a number for another."""
     kinds: dict[str, Item] = {}
     for item in items:
         for kind, values in item.tags.items():

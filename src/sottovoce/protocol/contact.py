@@ -1,8 +1,7 @@
 """The heartbeat between a proxy and its server, in which each tells its state and its time.
 
-So each side soon notices that the other was restored from a backup, that a secret is unknown, or
-that a clock is wrong. It notices this before devices spend budget on reports that cannot be
-counted.
+So each side notices when the other was restored from a backup, when a secret is unknown, or when a
+clock is wrong. It does so before devices spend budget on reports that cannot be counted.
 """
 
 import json
@@ -25,10 +24,10 @@ CROWD_ENOUGH: Crowd = "enough"
 # epoch.
 CROWD_NEVER: Crowd = "never"
 
-# The server's state of the epoch that the proxy named; "none" if the proxy has no epoch yet.
+# How the epoch that the proxy named stands at the server; "none" if the proxy has no epoch yet.
 State = Literal["none", "open", "closed", "applied"]
 
-# The largest size of a contact, a reply or another small JSON message between the two.
+# The largest size of a contact, a reply or another small JSON message between proxy and server.
 MAX_CONTACT_BYTES = 4096
 # If two clocks differ by more than this, the operator is told.
 MIN_NOTICED_SKEW_SECONDS = 60.0
@@ -36,7 +35,7 @@ DAY_SECONDS = 86_400.0
 MONTH_SECONDS = 30 * DAY_SECONDS
 # Size of the random name of a process or of a database.
 NAME_BYTES = 8
-# A larger time is malformed. A smaller one is accepted, even if it comes from a wrong clock.
+# A time above this is malformed. Any other time is accepted, even if it comes from a wrong clock.
 _MAX_UNIX_SECONDS = 1e12
 _HASH_FIELDS = ("manifest", "token_key")
 _NAME_FIELDS = ("process", "database", "server_database")
@@ -73,8 +72,8 @@ class Contact:
     """Random name of the proxy's process, by which the server notices that two proxies use the same
     secret. None if the sender only asks for the server's state."""
     token_key: bytes | None = None
-    """Public key for the tokens of a later epoch, which no manifest has named yet; None if there is
-    none."""
+    """Public key for the tokens of a later epoch, if no manifest has named this key yet; else
+    None."""
     database: str | None = None
     """Random name of the proxy's database. None if the sender only asks for the server's state."""
     server_database: str | None = None

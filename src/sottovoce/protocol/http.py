@@ -35,7 +35,8 @@ WRONG_EPOCH_PROBLEM = "urn:sottovoce:wrong-epoch"
 RETRY_STATUSES = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 # The largest number of digits of the seconds in `Retry-After`.
 MAX_WAIT_DIGITS = 9
-# A Content-Length with more digits is too long. Python refuses to convert thousands of digits.
+# A Content-Length with more digits than this counts as too long, because Python refuses to convert
+# thousands of digits.
 MAX_LENGTH_DIGITS = 18
 # Headers of every request of every device, the same for all, so that they identify nobody.
 REQUEST_HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
@@ -45,7 +46,7 @@ REQUEST_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 #   MAX_EXCHANGE_SECONDS + size / MIN_BYTES_PER_SECOND.
 MAX_EXCHANGE_SECONDS = 60.0
 MIN_BYTES_PER_SECOND = 2**16
-# A longer problem document is ignored.
+# A problem document that is longer than this is ignored.
 MAX_PROBLEM_BYTES = 16 * 1024
 # The reasons that OpenSSL reports if the peer answers a TLS handshake with plain HTTP.
 PLAIN_HTTP_REASONS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
@@ -118,7 +119,7 @@ class Peer:
     status_hints: Mapping[int, str] = field(default_factory=dict)
     """Hints for answers, by status."""
     refusals: Mapping[int, type[RefusedError]] = field(default_factory=dict)
-    """Error classes by status; other refusals raise a plain `RefusedError`."""
+    """Error classes by status; any other refusal raises `RefusedError` itself."""
     quotes_reasons: bool = False
     """Whether error messages quote the reasons that the peer states. True only if an operator reads
     the messages."""
@@ -217,7 +218,8 @@ class HttpSource:
                     "[listen], or the port of what speaks TLS for it"
                 )
             raise TlsError(f"{url}: {problem}") from error
-        # The other side closed the connection without an answer: often the wrong scheme.
+        # The other side closed the connection without an answer. Often the scheme of the URL is
+        # wrong.
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
             cause += {
                 "http": ": does it speak TLS, so that the address begins with https?",
@@ -250,8 +252,8 @@ class HttpSource:
 class _Deadline(Timer):
     """A timer that cuts the connection if a request and its answer take too long.
 
-    The timeouts of the HTTP client start again with each byte. So a peer that sends a byte now and
-    then could hold a client's lock, or stop a proxy's heartbeat, for days.
+    The timeouts of the HTTP client start again with each byte. Without a deadline, a peer that
+    sends a byte now and then could hold a client's lock, or stop a proxy's heartbeat, for days.
 
     Args:
         seconds: How long the request and its answer may take together.

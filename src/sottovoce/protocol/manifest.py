@@ -32,11 +32,12 @@ class Manifest:
     """Everything that a device must know about an epoch. The fields are the keys of the JSON."""
 
     epoch: int
-    """The number of the epoch. The epochs of a service are counted from 1, over all trainings."""
+    """The number of the epoch. A service counts its epochs from 1, and goes on counting when a new
+    training begins."""
     terms: Terms
     """The terms that a device's owner must have accepted."""
     items: int
-    """M: the number of items of the catalogue, and of rows of the item matrix."""
+    """M: the number of items of the catalogue, which is the number of rows of the item matrix."""
     alpha: float
     """The additional weight of touched items: they have weight 1 + alpha, and others weight 1."""
     regularization: float
@@ -56,8 +57,8 @@ class Manifest:
     opens: int
     """The Unix second from which reports are accepted."""
     closes: int
-    """The Unix second until which the epoch stays open in any case. Afterwards it ends as soon as
-    its crowd is large enough, and at the latest at `ends`."""
+    """The Unix second until which the epoch stays open in any case. After this second it ends as
+    soon as its crowd is large enough, at the latest at `ends`."""
     epochs_left: int
     """The number of epochs that are left in the training, including this one. 0 if the training has
     no planned end, or if it is over."""
@@ -88,7 +89,7 @@ class Manifest:
         """Return the settings of the training, as far as the manifest states them.
 
         Args:
-            defaults: The settings that the manifest does not state.
+            defaults: The source of all settings that the manifest does not state.
         """
         # `self.regularization` is not the setting of this name: the server computes it from the
         # setting and from the model (`Settings.compute_user_ridge`).
@@ -204,7 +205,7 @@ def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
 
 
 class SignedManifest(Signed):
-    """A signed manifest. A reader that accepts it trusts only its signing key from then on."""
+    """A signed manifest. A reader that accepts it then trusts only the key that signed it."""
 
     what: ClassVar = "manifest"
     magic: ClassVar = b"SVM2"

@@ -17,7 +17,7 @@ from sottovoce.protocol import strict
 # The name of the only tensor in a model file.
 TENSOR_NAME = "item_matrix"
 _MAX_HEADER_BYTES = 4096
-# The header is padded with spaces, so that the numbers begin at a multiple of this offset.
+# The header is padded with spaces, so that the offset of the numbers is a multiple of this.
 _ALIGNMENT_BYTES = 8
 
 

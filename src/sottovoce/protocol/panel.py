@@ -10,7 +10,7 @@ from sottovoce.protocol import strict
 # The version of the format. No other version is read.
 PANEL_VERSION = 1
 MAX_PANEL_BYTES = 16 * 1024 * 1024
-# The largest row of the catalogue, or number of people, that a panel may have.
+# The largest number in a panel, whether it is a row of the catalogue or a number of people.
 MAX_ROW = 2**31 - 1
 
 
@@ -18,8 +18,8 @@ MAX_ROW = 2**31 - 1
 class Panellist:
     """A test person. All items are rows of the catalogue.
 
-    One item that the person touched is left out. A good model, which knows only the other touched
-    items, ranks it high among items that the person did not touch.
+    One item that the person touched is left out. A model gets only the other touched items. A good
+    model ranks the left-out item high among items that the person did not touch.
     """
 
     seen: tuple[int, ...]

@@ -81,7 +81,8 @@ class Release:
     def with_catalogue(self, shelf: Catalogue) -> Self | None:
         """Return a release with this model for the items of another catalogue, for recommending.
 
-        If the terms do not allow as many items, only those are used that the model has too.
+        If that catalogue has more items than the terms allow, only the items in both catalogues are
+        used.
 
         Args:
             shelf: The other catalogue.
@@ -205,8 +206,8 @@ def fetch_shelf(
     """
     signed = SignedShelf.open(raw, manifest.key)
     shelf = signed.shelf
-    # Such a shelf was signed while a clock was wrong. If it were accepted, all later shelves would
-    # be refused until its time has come.
+    # A shelf from the future was signed while a clock was wrong. If it were accepted, all later
+    # shelves would be refused until its time has come.
     if shelf.published > now + DAY_SECONDS:
         raise UntrustedError(
             f"the shelf was signed at Unix second {shelf.published}, more than a day ahead of this "

@@ -2,9 +2,9 @@
 
 Reports are made for the epoch's catalogue, which does not change before the epoch ends. But
 recommendations must follow changes at once: a withdrawn item must no longer be recommended, and a
-new item can be recommended by its tags. So the server signs a shelf as soon as its catalogue
-changes: the hash of the new catalogue, and the time. Devices make recommendations from that
-catalogue. They refuse a shelf that is older than the last one that they accepted.
+new item can be recommended by its tags. So the server signs a shelf, which is the hash of the new
+catalogue and the time, as soon as its catalogue changes. Devices recommend items of this catalogue.
+They refuse a shelf that is older than the last one that they accepted.
 """
 
 import json
@@ -26,7 +26,7 @@ class Shelf:
     """The content of a shelf."""
 
     published: int
-    """The Unix second of signing. It is always larger than that of the previous shelf, even if the
+    """The Unix second of signing. It is always later than that of the previous shelf, even if the
     server's clock was set back."""
     catalogue: bytes
     """SHA-256 of the catalogue file."""

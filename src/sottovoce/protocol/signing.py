@@ -19,7 +19,8 @@ KEY_STATEMENT_LABEL = b"sottovoce key 2\x00"
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 STATEMENT_BYTES = KEY_BYTES + SIGNATURE_BYTES
-# A server can change its signing key at most this many times.
+# A signed file has at most this many key statements, so a server can change its signing key this
+# often.
 MAX_STATEMENTS = 32
 # The header of a signed file has the magic and the number of key statements.
 _MAGIC_BYTES = 4
@@ -83,7 +84,7 @@ class Signed:
     raw: bytes
     """The content, in the bytes that are signed."""
     key: bytes
-    """The verification key that belongs to the signature."""
+    """The verification key with which the signature is valid."""
 
     def __post_init__(self) -> None:
         """Parse the content, so that only valid files can be created."""

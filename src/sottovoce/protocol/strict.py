@@ -58,7 +58,7 @@ def check_keys(value: dict[str, Any], keys: set[str], what: str) -> None:
 
 
 def parse_int(value: object, *, min_value: int, max_value: int, what: str) -> int:
-    """Return an integer; raise a `ProtocolError` if it is none or out of range.
+    """Return an integer; raise a `ProtocolError` if it is no integer or out of range.
 
     A boolean is refused.
     """
@@ -71,11 +71,11 @@ def parse_int(value: object, *, min_value: int, max_value: int, what: str) -> in
 
 
 def parse_float(value: object, *, min_value: float, max_value: float, what: str) -> float:
-    """Return a number as a float; raise a `ProtocolError` if it is none or out of range.
+    """Return a number as a float; raise a `ProtocolError` if it is no number or out of range.
 
     A boolean is refused. `min_value` must not be negative.
     """
-    # -1 is out of every range, so it stands for values that are not numbers.
+    # No range includes -1, so it stands for values that are not numbers.
     try:
         number = float(value) if isinstance(value, int | float) else -1.0
     except OverflowError:
@@ -106,7 +106,7 @@ def parse_text(value: object, *, max_length: int, what: str) -> str:
         )
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise ProtocolError(f"{what}: must not contain half of a surrogate pair")
-    # A control character could change the text on a terminal.
+    # A terminal may obey a control character and hide or change text.
     if match := CONTROL_CHARACTERS.search(value):
         raise ProtocolError(
             f"{what}: must not contain the control character {format_code_point(match[0])}: "

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from hashlib import sha256
 from json import dumps
+from math import ceil, exp
 from operator import gt, lt, ne
 from typing import Any, Literal, Self
 
@@ -36,6 +37,9 @@ MAX_CLIENTS = 10_000_000
 # `min_clients` may grow by this factor without asking the owner again.
 MAX_CROWD_GROWTH = 10
 TRAINING_ID_BYTES = 16
+# The terms give two examples: how often a report that is linked to its sender is true, for an item
+# that this share of people would name.
+NAME_SHARES = (0.01, 0.0001)
 # Sentences for the owner. The browser client uses the same ones.
 ACCOUNTS_SENTENCE = "each with an account of its own; your devices share what yours may send"
 TRIAL_SENTENCE = "This is a trial: most people in it are invented, so nobody is hidden among them."
@@ -99,6 +103,7 @@ class Terms:
             epochs += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
+            *self._describe_name(),
             ("epochs", epochs),
             (
                 "dummies",
@@ -115,6 +120,27 @@ class Terms:
             ("training", self.training.hex()),
             *([("trial", TRIAL_SENTENCE)] if self.trial else ()),
         ]
+
+    def _describe_name(self) -> list[tuple[str, str]]:
+        """Describe what a report says, and what it says to somebody who knows its sender."""
+        if self.names is None:
+            return []
+        odds = exp(self.epsilon)
+        truth = _format_percent(odds / (odds + self.names - 1))
+        # The theorem of Bayes, where the prior probability of a name is the share of people who
+        # would give it.
+        common, rare = (
+            _format_percent(odds * share / (odds * share + 1 - share)) for share in NAME_SHARES
+        )
+        says = (
+            f"names the item that you touched last, or nothing, in {truth} of 100 cases, else one "
+            f"of {self.names:,} items and free places by chance"
+        )
+        linked = (
+            f"to you: a name that 1 in 100 people would give is true in {common} of 100 cases, one "
+            f"that 1 in 10,000 would give in {rare}"
+        )
+        return [("a report", says), ("if it is linked", linked)]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:
         """Return in how many more epochs the device may take part.
@@ -139,7 +165,7 @@ class Terms:
         Args:
             charges: All charges of the device's ledger.
             delta: Delta of the central epsilon.
-            turns: The number of epochs in which the device may still take part. None: all that
+            turns: The number of epochs in which the device may still take part. None means all that
                 `turns_left` allows.
         """
         all_turns = self.turns_left(charges)
@@ -151,20 +177,26 @@ class Terms:
         return promise(left, self.min_clients, charges, delta, unit if self.accounts else None)
 
     def summarize(self, charges: Sequence[Charge], turns: int, waiting: int = 0) -> list[str]:
-        """Return sentences that the owner reads before the device reports in `turns` more epochs.
+        """Return the sentences that ask the owner to let the device report in `turns` more epochs.
 
         Args:
             charges: All charges of the device's ledger.
             turns: The number of epochs.
             waiting: Number of reports in a batch that is charged and still waits to be sent.
         """
-        lines = self.promise(charges, turns=turns).summarize(turns * self.reports + waiting)
+        reports = turns * self.reports + waiting
+        lines = self.promise(charges, turns=turns).summarize(reports, self.names)
         return [TRIAL_SENTENCE, *lines] if self.trial else lines
 
     @property
     def asks_for_names(self) -> bool:
-        """Whether reports name items instead of telling a gradient."""
+        """Whether reports name items, and not directions of a gradient."""
         return MECHANISMS[self.mechanism].asks_for_names
+
+    @property
+    def names(self) -> int | None:
+        """K: the number of outcomes of a report that names an item; None for other reports."""
+        return self.parameters["names"] if self.asks_for_names else None
 
     @property
     def cost(self) -> Fraction:
@@ -261,7 +293,8 @@ class ParametersRule(Rule):
     """Rule for the parameters of a mechanism, some of which may change from epoch to epoch."""
 
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
-        # Another mechanism has other parameters. The rule for `mechanism` refuses it.
+        # Parameters of another mechanism are not compared: the rule for `mechanism` refuses it
+        # already.
         kind = MECHANISMS.get(agreed.mechanism)
         changeable = () if kind is None else kind.changeable_parameters
 
@@ -276,7 +309,8 @@ TERM_RULES = (
     Rule("mechanism", "reports would be made by {1}, not by {0}"),
     ParametersRule("parameters", "the mechanism's parameters would be {1}, not {0}"),
     # A smaller epsilon, or fewer reports in an epoch, are worse too. The owner's limit would then
-    # allow more reports than the owner was told, and more reports may reveal more among dummies.
+    # allow more reports than the owner was told, and more reports among the same dummies may reveal
+    # more.
     Rule("epsilon", "the budget of one report would change from epsilon {0} to {1}"),
     # A smaller fraction is worse too: if fewer directions are loud, a report that names one of them
     # stands out more among dummies.
@@ -304,6 +338,11 @@ def _format_field(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
+
+
+def _format_percent(share: float) -> str:
+    """Format a share as a number of cases out of 100, rounded up to one decimal place."""
+    return f"{ceil(1000 * share) / 10:g}"
 
 
 def _format_duration(seconds: int) -> str:

@@ -3,11 +3,11 @@
 The product's backend attests that a pseudonym belongs to an account. In each epoch the proxy
 evaluates one blinded batch id for each account, with a secret key. The device unblinds the result,
 which is its token for the next epoch. The signed manifest states the public key, and the device
-verifies that the proxy has used it. So the proxy cannot mark a device by a key of its own. The
-proxy recognises its tokens, but cannot tell which account it made a token for.
+verifies that the proxy has used it. So the proxy cannot mark a device by using a special key for
+it. The proxy recognises its tokens, but cannot tell which account it made a token for.
 
 The scheme is the VOPRF (verifiable oblivious pseudorandom function) of RFC 9497, used as in Privacy
-Pass (RFC 9576, 9578). It uses ristretto255-SHA512 instead of P-384, because the proxy then checks a
+Pass (RFC 9576, 9578). It uses ristretto255-SHA512 instead of P-384, with which the proxy checks a
 token fifty times as fast.
 """
 
@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.errors import MissingExtraError, ProtocolError, RefusedError, UntrustedError
 from sottovoce.protocol.signing import KEY_BYTES, SIGNATURE_BYTES, has_valid_signature
 
-# An attestation signs this label, the service's first verification key, the pseudonym, the expiry.
+# The signature of an attestation is over this label, the service's first verification key, the
+# pseudonym and the expiry, one after the other.
 ATTESTATION_LABEL = b"sottovoce account 2\x00"
 # The input of the VOPRF is this prefix followed by the id of the batch.
 TOKEN_INPUT_PREFIX = b"sottovoce token 2\x00"

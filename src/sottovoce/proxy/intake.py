@@ -28,8 +28,8 @@ from sottovoce.proxy.store import ProxyStore
 RETRY_WHEN_FULL_SECONDS = 3600.0
 
 _CLOSED_MESSAGE = "this epoch is over; the next one needs a new manifest"
-_PAUSED_MESSAGE = "nothing is taken at present: ask again later"
-_FULL_MESSAGE = "this epoch takes no more batches"
+_PAUSED_MESSAGE = "no batches are accepted at present: ask again later"
+_FULL_MESSAGE = "this epoch is full: no more batches are accepted"
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ GAUGES = {
     "crowd": "Batches that the current epoch waits for",
     "overdue_seconds": "Seconds that the epoch waits beyond its end",
     "disk_free_bytes": "Free bytes on the disk of the database",
-    "beat_failures": "Ticks of the heartbeat in a row that failed",
+    "beat_failures": "Consecutive ticks of the heartbeat that failed",
     "paused": "1: the proxy takes no batches, because it could not deliver or count them",
 }
 
@@ -61,7 +61,7 @@ class Metrics(ServiceMetrics):
             "reports_forwarded", "Reports that the server confirmed, with dummies"
         )
         self.lost = self.add_counter(
-            "reports_lost", "Reports that the server took no more, with dummies"
+            "reports_lost", "Reports that the server no longer accepted, with dummies"
         )
         self.untrusted = self.add_counter(
             "manifests_untrusted", "Manifests and shelves of the server that were refused"

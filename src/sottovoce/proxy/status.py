@@ -43,7 +43,7 @@ class ProxyStatus:
     free_bytes: int
     """Free bytes on the disk."""
     running: ProcessState | str
-    """The state that the process reports, or a message why it reports none."""
+    """The state that the running proxy reports, or a message that says why there is none."""
     server: ServerProbe
     signed: SignedManifest | None = None
     """Manifest of the epoch that clients are shown; None before the first epoch."""
@@ -59,7 +59,7 @@ class ProxyStatus:
     unsettled: tuple[FlushedEpoch, ...] = ()
     """Epochs that have ended, but that the server has not confirmed yet."""
     expiring: str | None = None
-    """A message which certificates must be renewed; None if no certificate expires soon."""
+    """A message that names the certificates to renew; None if no certificate expires soon."""
     max_per_address: int = 0
     """Batches that one address may send in an epoch; 0 for no limit."""
     panel_fits: bool = True
@@ -109,11 +109,12 @@ class ProxyStatus:
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes of disk that the epoch still needs, at most, for the smallest crowd."""
+        """Bytes of disk that the epoch still needs until its crowd has the required size."""
         if self.signed is None or self.is_over:
             return 0
         terms = self.signed.manifest.terms
-        # Waiting batches are stored, and the room for shuffling them is reserved.
+        # The batches that wait need no more: they are stored, and the room to shuffle them is
+        # reserved.
         missing = max(self.min_crowd - self.n_batches, 0)
         return estimate_disk_bytes(missing, terms.reports, terms.dummies)
 
@@ -220,7 +221,8 @@ def probe_server(
         probe = ServerProbe(manifest.epoch, manifest.opens)
         if not contact:
             return probe
-        # Name no process: the server would report a second proxy with the same secret.
+        # Name no process. Another name than that of the running proxy would make the server report
+        # a second proxy with the same secret.
         reply = upstream.contact(Contact(epoch, manifest_hash, None, now, process=None))
     except (ProtocolError, RefusedError) as error:
         return replace(probe, problems=(describe_mismatch(error, epoch),))

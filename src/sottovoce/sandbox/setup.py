@@ -50,7 +50,7 @@ ABOUT_FILE = "up.json"
 # File of the panel in the proxy's folder.
 PANEL_FILE = "panel.json"
 # Warning about a system on one machine, which the page and the command line show.
-ONE_OPERATOR_NOTICE = "Proxy and server are at one operator here, so only the local guarantee holds"
+ONE_OPERATOR_NOTICE = "Proxy and server have the same operator, so only the local guarantee holds"
 
 
 def get_server_config(folder: Path) -> Path:
@@ -150,7 +150,7 @@ class Sandbox:
     hold: int = Participation.hold
     """Seconds that an epoch waits for its crowd."""
     trial: bool = False
-    """Whether devices tell their owners that most people are invented."""
+    """Whether devices tell their owners that most of the people are invented."""
     accounts: bool = False
     """Whether reports need an account, which the toy shop gives to any name."""
     origins: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ class SwarmProgress(Protocol):
     """Receives progress updates."""
 
     def begin_task(self, name: str, total: int, reports_per_step: int = 0) -> None:
-        """End the last task, and begin a task of `total` steps.
+        """Begin a task, which ends the previous one.
 
         Args:
             name: Name of the task, for display.

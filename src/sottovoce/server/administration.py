@@ -195,8 +195,8 @@ def go_beyond(
         if not seen and epoch is None:
             raise SettingsError(
                 "no proxy has named an epoch that this database does not have: there is nothing to "
-                "go beyond, or no proxy was heard yet (`sottovoce server status`). If devices have "
-                "seen a later one, name it"
+                "go beyond, or no proxy has made contact yet (`sottovoce server status`). If "
+                "devices have seen a later one, name it"
             )
         min_epoch, wanted = seen or service.next_epoch, seen if epoch is None else epoch
         if not min_epoch <= wanted <= max_epoch:

@@ -41,7 +41,9 @@ def read_catalogue(path: Path) -> Catalogue:
         with path.open("rb") as file:
             return Catalogue.decode(file.read(MAX_CATALOGUE_BYTES + 1))
     except (OSError, ProtocolError) as error:
-        raise SettingsError(f"{path}: no catalogue: {get_reason(error)}") from error
+        raise SettingsError(
+            f"{path}: cannot be read as a catalogue: {get_reason(error)}"
+        ) from error
 
 
 def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> None:

@@ -148,7 +148,7 @@ class Api:
             self._server.metrics.unknown.inc()
             raise HTTPException(
                 HTTPStatus.UNAUTHORIZED,
-                "this needs the secret of a proxy that this server knows",
+                "this request needs the secret of a proxy in this server's settings",
                 {"WWW-Authenticate": "Bearer"},
             )
         return proxy

@@ -50,7 +50,7 @@ class Difference:
 def merge_catalogues(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
     """Return a catalogue of the wanted items.
 
-    Items that `catalogue` has already come first, in its order. The new ones follow.
+    Items that are already in `catalogue` keep their order. New items follow them.
     """
     new = _index_by_id(wanted.items)
     staying = [new.pop(item.id) for item in catalogue.items if item.id in new]

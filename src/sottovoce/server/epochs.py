@@ -30,7 +30,7 @@ def check_closed(epoch: Epoch | None, number: int) -> Epoch:
     """
     epoch = check_epoch_exists(epoch, number)
     if epoch.state == OPEN:
-        raise TooEarlyError(f"epoch {number} is still open: send this when it is closed")
+        raise TooEarlyError(f"epoch {number} is still open: send this again when it is closed")
     if epoch.state != CLOSED:
         raise ClosedError(f"epoch {number} is over: what it counted is in the next model")
     return epoch

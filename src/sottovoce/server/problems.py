@@ -15,10 +15,11 @@ MAX_SILENCE_SECONDS = 600.0
 # Duplicates and undecodable reports are mentioned only if they are more than this share of the
 # reports of an epoch.
 MAX_DROPPED_SHARE = 0.01
-# A catalogue is nearly full if less than this share of the room that it had is left.
+# A catalogue is nearly full if less than this share of the room for new items that it had at the
+# start of the training is left.
 MIN_ROOM_SHARE = 1 / 3
-# Why reports were dropped: the rest of a sentence about them, by the field of `Epoch` with their
-# number.
+# Why reports were dropped. A key is the field of `Epoch` that counts them; a value completes the
+# sentence "12 reports ...".
 DROP_REASONS = {
     "duplicates": "came twice",
     "undecodable": "could not be opened",
@@ -45,8 +46,9 @@ def find_problems(
         contacts: The last contact with each proxy of the settings; None if there was none.
         catalogue_problem: The result of `describe_room` for the newest catalogue and training.
         now: Unix seconds.
-        silent_since: Unix seconds from which on the silence of a proxy without any contact counts.
-        watched_since: Unix seconds from which on the silence of all other proxies counts.
+        silent_since: When the silence of a proxy that never made contact began, in Unix seconds.
+        watched_since: The silence of a proxy that made contact begins at its last contact, but not
+            before this time.
 
     Returns:
         A text for each name, `proxy/NAME` for a proxy; None where nothing is wrong.
@@ -78,7 +80,7 @@ def find_problems(
 
 
 def describe_room(items: int, training: Training) -> str | None:
-    """Return that a catalogue is nearly full; None if the training has room for more items.
+    """Return a warning if a catalogue is nearly full; None if it has room for more items.
 
     Args:
         items: Number of items in the catalogue.
@@ -106,16 +108,16 @@ def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: floa
     if contact is None:
         if silent_seconds <= PROXY_GRACE_SECONDS:
             return None
-        return f"nothing was heard from proxy {name} yet: does it run, and reach this server?"
+        return f"proxy {name} has not contacted this server yet: does it run, and reach the server?"
     if silent_seconds > MAX_SILENCE_SECONDS:
         minutes = f"{MAX_SILENCE_SECONDS / 60:.0f} minutes"
-        return f"nothing was heard from proxy {name} for {minutes}: does it run?"
+        return f"proxy {name} has not contacted this server for {minutes}: does it run?"
     if contact.refusal:
         return f"proxy {name}: {contact.refusal}"
     if contact.has_duplicate:
         return (
-            f"two processes speak as proxy {name}, and only the older one is heard: stop one, or "
-            "give each a name and a secret of its own ([proxies])"
+            f"two processes use the secret of proxy {name}, and only the older one is accepted: "
+            "stop one, or give each its own name and secret ([proxies])"
         )
     if contact.earlier_database:
         return (
@@ -128,28 +130,28 @@ def describe_proxy(name: str, contact: ProxyContact | None, silent_seconds: floa
 
 
 def describe_idle_workers(epoch: Epoch, wait: EpochWait, then: float) -> str | None:
-    """Describe an epoch that no worker moves on although it waits for nothing; None if all is well.
+    """Describe an epoch that is ready but that no worker closes or applies; None if all is well.
 
     Args:
         epoch: The latest epoch.
         wait: What it waits for.
-        then: Unix seconds in the past. An epoch that still waited for something at that time is no
-            problem.
+        then: Unix seconds in the past. An epoch that became ready after this time is no problem
+            yet.
     """
     over_since = wait.until if epoch.state == CLOSED and wait.silent else wait.since
     if not wait.is_over or then < over_since:
         return None
     action = "closed" if epoch.state == OPEN else "applied"
     return (
-        f"epoch {epoch.epoch} could be {action}, and no worker does it; does one run, with the "
-        "newest keys file, and what does its log say?"
+        f"epoch {epoch.epoch} could be {action}, but no worker does it: check that a worker runs "
+        "with the newest keys file, and read its log"
     )
 
 
 def describe_dropped_reports(epoch: Epoch) -> list[str]:
-    """Return sentences about reports of an applied epoch that were dropped or did not come."""
+    """Return sentences about an applied epoch that counted no reports, or dropped some."""
     if not epoch.reports:
-        return [f"epoch {epoch.epoch} came to nothing: no reports were counted"]
+        return [f"epoch {epoch.epoch} counted no reports"]
     # A few come from a proxy that repeats a chunk, or from one faulty client: that is usual.
     is_usual = epoch.duplicates + epoch.undecodable <= MAX_DROPPED_SHARE * epoch.reports
     ignored = ["duplicates", "undecodable"] if is_usual else []

@@ -48,12 +48,12 @@ log = logging.getLogger("sottovoce")
 
 @dataclass(frozen=True, eq=False)
 class LearntModel:
-    """All that the reports of a service have taught."""
+    """The model that a service has learnt from its reports."""
 
     V: NDArray[np.float32]
     """The item matrix."""
     names: NameCounts | None
-    """What was named, in a training of names; None in other trainings."""
+    """Counts of named items in a training of names; None in other trainings."""
 
     @classmethod
     def make_first(cls, settings: Settings, n_items: int) -> Self:
@@ -105,7 +105,7 @@ class Publisher:
     def apply_epoch(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """Update the model from an epoch's reports, as the paper does, and publish the next epoch.
 
-        If no proxy has a crowd, the model stays as it is.
+        If no proxy has a crowd, the model does not change.
         """
         # Check the key first: a worker with an old key could not publish the result.
         self._lock_service(transaction)
@@ -182,7 +182,7 @@ class Publisher:
         self.apply_epoch(transaction, epoch, now)
 
     def has_next(self, transaction: Transaction, last: Epoch, now: float) -> bool:
-        """Return whether to publish an epoch after one that asks for no reports."""
+        """Return whether to publish another epoch after `last`, which asks for no reports."""
         training, newest = transaction.find_training(), transaction.find_catalogue()
         assert training is not None
         assert newest is not None
@@ -256,8 +256,8 @@ class Publisher:
             if pending.training.random_start:
                 model, progress = LearntModel.make_first(settings, pending.items), NO_PROGRESS
             else:
-                # Keep the number of reports behind the model, from which devices tell whether the
-                # model is young.
+                # Keep the number of reports behind the model: devices use it to decide whether
+                # the model is young.
                 model, progress = model.inherit(settings), TrainingProgress(0, progress.reports)
         # A matrix of zeros means that no earlier item is left. Training cannot start from it,
         # because no history would have a loud direction.

@@ -43,9 +43,9 @@ from sottovoce.service.tls import describe_expiring
 from sottovoce.storage.files import describe_full_disk
 
 TWO_PROCESSES_TEXT = (
-    "another process speaks with this proxy's secret, and has done so for longer: the server hears "
-    "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
-    "are meant, give each a name and a secret of its own ([proxies] of the server)"
+    "an older process uses this proxy's secret, and the server accepts only that one. If it is a "
+    "copy, stop one of them: the other is accepted within two minutes. If both are intended, give "
+    "each its own name and secret ([proxies] of the server)"
 )
 
 

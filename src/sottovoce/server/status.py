@@ -112,7 +112,7 @@ class ServerStatus:
     heartbeat: float
     """Seconds between the ticks of a worker."""
     running: ProcessState | str
-    """State of the worker at the [watch] address of the settings, or why it is not known."""
+    """State of the worker at the [watch] address, or a message that says why there is none."""
     disk: Disk
     epoch: Epoch | None = None
     """The latest epoch; None before the first."""
@@ -126,9 +126,9 @@ class ServerStatus:
     is_listed: bool = False
     """Whether a worker has signed the newest catalogue for lists."""
     settings_problem: str | None = None
-    """Why no worker could start with the settings file as it is now; None if one could."""
+    """The reason why no worker can start with the present settings file; None if one can."""
     expiring_certificates: str | None = None
-    """Which certificates must be renewed; None if all are well."""
+    """A message that names the certificates to renew; None if no certificate expires soon."""
     contacts: Mapping[str, ProxyContact | None] = field(default_factory=dict)
     """The last contact with each proxy; None if there was none."""
 

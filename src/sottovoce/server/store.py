@@ -225,13 +225,15 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
     url = make_url(database)
     if url.drivername != "sqlite":
         raise SettingsError(
-            "this is for SQLite. For PostgreSQL: pg_dump --format=custom "
+            "this command is for SQLite. For PostgreSQL: pg_dump --format=custom "
             "--exclude-table-data=epoch_keys --file=FILE DATABASE"
         )
     source = Path(url.database or "")
     check_exists(source)
     if target.exists():
-        raise SettingsError(f"{target}: exists already: name another, or move it away")
+        raise SettingsError(
+            f"{target}: this file exists already: name another one, or move it away"
+        )
     # The copy gets its name when it is complete.
     unfinished = target.with_name(target.name + ".unfinished")
     with ExitStack() as undo, convert_sqlite_errors(unfinished):

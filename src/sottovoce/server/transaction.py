@@ -197,7 +197,7 @@ class Transaction:
         """Make other workers that set up the service wait until this transaction ends."""
         acquire_setup_lock(self._connection)
 
-    # What the operator chose: key, trainings, catalogues.
+    # Values that the operator chooses: key, trainings and catalogues.
 
     def get_service(self, *, lock: bool = False) -> Service:
         """Return the service. While it is locked, no other worker or operator changes anything."""

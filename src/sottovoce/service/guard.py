@@ -31,9 +31,9 @@ CLOSE_DELAY_SECONDS = 1.0
 # `detail` in the answers to requests that cannot be served.
 LONG_HEADER = "the header is longer than this service reads"
 TOO_MANY_HEADERS = "the request has more headers than this service reads"
-SLOW_REQUEST = "the request did not come in time"
+SLOW_REQUEST = "the request did not arrive in time"
 NOT_HTTP = "this is not HTTP/1.1"
-NOT_ONE_HOST = "a request needs one Host header, and no second one"
+NOT_ONE_HOST = "a request must have exactly one Host header"
 
 
 class GuardedProtocol(HttpToolsProtocol):

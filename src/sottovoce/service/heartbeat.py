@@ -73,8 +73,8 @@ class Heartbeat:
             self._troubles.update("tick", str(error))
         except Exception as error:
             self.failures += 1
-            self._troubles.update("tick", f"a beat failed: {error!r}; the log has more")
-            log.exception("a beat failed")
+            self._troubles.update("tick", f"the regular work failed: {error!r}; see the log")
+            log.exception("the regular work failed")
 
     def _get_pause(self) -> float:
         # Limit the exponent: 2.0**failures would overflow after a day of failures.

@@ -24,10 +24,10 @@ class Listen:
     host: str = "127.0.0.1"
     port: int = 8080
     certificate: Path | None = None
-    """PEM file of the certificate chain. Without it, something in front must speak TLS."""
+    """PEM file of the certificate chain. Without it, a program in front must provide TLS."""
     private_key: Path | None = None
     client_authority: Path | None = None
-    """PEM file of authorities. A client must show a certificate that one of them has signed."""
+    """PEM file of authorities. A client must present a certificate that one of them signed."""
     header_bytes: int = setting(
         16_384,
         "maximum size of a request's first line and headers in bytes; a larger request is answered "
@@ -73,14 +73,14 @@ class Listen:
             raise SettingsError(f"port must be from 0 to 65535, not {self.port}", setting="port")
         if self.certificate is None and (self.private_key or self.client_authority):
             raise SettingsError(
-                "private_key and client_authority mean nothing without a certificate: "
-                "name one, or leave them out and let something in front speak TLS",
+                "private_key and client_authority have no effect without a certificate: name one, "
+                "or leave them out and let a program in front provide TLS",
                 setting="private_key" if self.private_key else "client_authority",
             )
         for name in ("certificate", "private_key", "client_authority"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
-                raise SettingsError(f"{name}: {path} must be a file that can be read", setting=name)
+                raise SettingsError(f"{name}: {path} must be a file that exists", setting=name)
 
     def bind(self, option: str = "") -> list[socket.socket]:
         """Return listening sockets, one for each address of the host.
@@ -125,7 +125,7 @@ class Listen:
                 context.load_verify_locations(self.client_authority)
             except (OSError, ValueError) as error:
                 raise SettingsError(
-                    f"{self.client_authority}: no certificate of an authority: {error}"
+                    f"{self.client_authority}: this is no PEM file of an authority: {error}"
                 ) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
@@ -149,6 +149,6 @@ class Watch(Listen):
         """
         if self.port == public.port != 0:
             raise SettingsError(
-                f"the service and its health and metrics need two ports, both are {self.port}",
+                f"listen.port and watch.port must differ, but both are {self.port}",
                 setting=f"{self.table}.port",
             )

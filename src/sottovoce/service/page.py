@@ -80,7 +80,7 @@ class Page:
         for name, text in (("statement", self.statement), ("notice", self.notice)):
             if len(text) > MAX_TEXT_LENGTH:
                 raise SettingsError(
-                    f"{name} has {len(text)} characters, at most {MAX_TEXT_LENGTH} are shown",
+                    f"{name} must have at most {MAX_TEXT_LENGTH} characters, but has {len(text)}",
                     setting=name,
                 )
 
@@ -118,7 +118,7 @@ def fill_template(template: bytes, values: Mapping[str, str]) -> bytes:
     names = sorted(name.decode() for name in _PLACEHOLDER.findall(template))
     if names != sorted(values):
         raise SettingsError(
-            f"{INDEX_FILE} must have exactly the places {sorted(values)}, but has {names}"
+            f"{INDEX_FILE} must have exactly the placeholders {sorted(values)}, but has {names}"
         )
     return _PLACEHOLDER.sub(lambda match: html.escape(values[match[1].decode()]).encode(), template)
 

@@ -55,7 +55,7 @@ def run_service(
     watch_limiter = ConnectionLimiter(watch.connections, watch.connections_per_address)
     servers = [
         Listener(app, listen, limiter, "for its clients"),
-        Listener(watch_app, watch, watch_limiter, "for its operator alone ([watch])"),
+        Listener(watch_app, watch, watch_limiter, "only for its operator ([watch])"),
     ]
 
     def stop(*_: object) -> None:

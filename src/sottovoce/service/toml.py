@@ -30,7 +30,7 @@ def read_settings(path: Path, settings_class: type[T]) -> T:
             the line and the setting.
     """
     if not path.exists():
-        raise SettingsError(f"{path}: there is no such file; name the settings file")
+        raise SettingsError(f"{path}: this file does not exist; name the settings file")
     if path.is_dir():
         raise SettingsError(f"{path}: this is a folder; name the settings file in it")
     try:

@@ -63,7 +63,8 @@ class ProcessState:
         place = f"{host}, port {watch.port} ([watch])"
         connect: Callable[..., HTTPConnection] = HTTPConnection
         if watch.certificate is not None:
-            # Accept any certificate: nothing secret is sent, and the name may be a public one.
+            # Accept any certificate: nothing secret is sent, and it may be for another name than
+            # `host`.
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             connect = partial(HTTPSConnection, context=context)
@@ -75,7 +76,7 @@ class ProcessState:
             since, troubles, last = state["since"], state["troubles"], state["last"]
             notes = tuple(state["notes"])
             if state["config"] != str(config.resolve()):
-                raise ProtocolError("state: it is of another program or other settings")
+                raise ProtocolError("state: it belongs to another program, or to other settings")
             texts = [*troubles, *notes, last or ""]
             if not 0 <= float(since) <= MAX_TIME or not all(isinstance(t, str) for t in texts):
                 raise ProtocolError("state: its values are not those of a sottovoce service")
@@ -99,7 +100,7 @@ def build_watch(
     Args:
         check: Raises an error if the service cannot do its work.
         metrics: Returns the metrics in Prometheus' text format.
-        commands: The commands of the service, with its settings file.
+        commands: Adds the settings file to the commands that messages suggest.
         troubles: The troubles of the service.
         last_warning: Keeps the last warning in the log.
         notes: Returns messages for the operator that are no troubles.

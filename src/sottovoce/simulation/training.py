@@ -37,7 +37,7 @@ class TrainingState:
     n_reports: int = 0
     """Reports in the last epoch."""
     names: NameCounts | None = None
-    """In a training of names, what was counted so far."""
+    """Counts of the named items in a training of names; None in other trainings."""
     has_start: bool = False
     """Whether the training has a public start."""
 
@@ -68,7 +68,7 @@ def start_training(
 def train(
     settings: Settings, engine: Engine, first: TrainingState, *, row_limit: float = 0.0
 ) -> Iterator[TrainingState]:
-    """Run the epochs that are left, and yield the state after each."""
+    """Run the remaining epochs, and yield the state after each."""
     state = first
     while state.epochs_done < settings.epochs:
         state = run_epoch(engine, state, row_limit=row_limit)
@@ -151,7 +151,7 @@ class TrainingLog:
         measure: Callable[[TrainingState], Record],
         on_epoch: Callable[[Record], None] = lambda _: None,
     ) -> None:
-        """Run the epochs that are left, and write the checkpoint after each.
+        """Run the remaining epochs, and write the checkpoint after each.
 
         Args:
             engine: The engine that computes the reports.

@@ -8,8 +8,9 @@ file. After `scrub` no file contains deleted data. The disk may still contain it
 on flash memory, in older copies of blocks. Only an encrypted disk protects against somebody who
 reads the raw disk.
 
-A database whose tables have another version (`PRAGMA user_version`) is refused and not changed.
-Every error of SQLite becomes a `StoreError` that names the file and says what to do.
+A database whose tables have another version (`PRAGMA user_version`) than those of this program is
+refused and not changed. Every error of SQLite becomes a `StoreError` that names the file and says
+what to do.
 
 The tables and their statements belong to the package that opens the file.
 """

@@ -37,7 +37,7 @@ _LOST_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
 def check_schema_version(version: int, name: object) -> None:
-    """Raise a `StoreError` unless the version is that of this program, or 0 (a new database).
+    """Raise a `StoreError` unless the version is `SCHEMA_VERSION`, or 0 (a new database).
 
     Args:
         version: `PRAGMA user_version` of the database.
@@ -127,7 +127,7 @@ class Database:
                 raise
 
     def check_file(self) -> None:
-        """Raise a `LostError` if the file was removed or replaced, unless `stays` is false."""
+        """Raise a `LostError` if the file was removed or replaced. Without `stays`, do nothing."""
         if self._file_identity is not None:
             self._file_identity.check()
 
@@ -137,7 +137,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Show the block a single state of the database, even if others write in the meantime."""
+        """Let the block read one state of the database, even if others write in the meantime."""
         with convert_sqlite_errors(self.path):
             self.connection.execute("BEGIN")
             try:
@@ -198,7 +198,7 @@ def prepare(connection: sqlite3.Connection, *pragmas: str, wait: float = 5.0) ->
 def _enable_log(connection: sqlite3.Connection, wait: float) -> None:
     """Switch to a write-ahead log, so that readers and a writer do not wait for each other."""
     # Only the first connection to a new file changes the mode. SQLite does not wait for a lock
-    # when it changes the mode, so retry.
+    # then, so retry.
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -218,7 +218,7 @@ def empty_log(connection: sqlite3.Connection) -> bool:
 
 @contextmanager
 def exclusive_lock(path: Path, message: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold a lock during the block. The end of the process releases it too.
+    """Hold a lock during the block. It is also released if the process ends.
 
     Args:
         path: The file of the lock, which stays empty.

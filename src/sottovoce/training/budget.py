@@ -139,9 +139,9 @@ def divide_budget(budget: float, reports: int) -> float:
 
 
 def find_min_dummies(event: Reporting, target: float, delta: float) -> int:
-    """Return the smallest number of dummies, within 1%, that meets a central target by itself.
+    """Return the smallest number of dummies, within 1%, with which a central target is met.
 
-    It meets the target even if all other people are fake.
+    The dummies meet it by themselves, even if all other people are fake.
 
     Args:
         event: The privacy event of one person's reports.

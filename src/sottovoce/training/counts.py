@@ -13,8 +13,8 @@ from sottovoce.privacy import Reporting
 
 Counts = NDArray[np.int64]
 
-# Events with a smaller probability are ignored. A normal draw is six standard deviations above its
-# mean with this probability.
+# Events with a smaller probability are ignored. A normal draw is more than six standard deviations
+# above its mean with this probability.
 TAIL_PROBABILITY = 1e-9
 
 
@@ -23,7 +23,7 @@ def cap_counts(counts: Counts, event: Reporting, dummies: int = 0) -> Counts:
 
     Args:
         counts: Number of reports of each kind, dummies included.
-        event: The privacy event of the reports, for their epsilon and loud fraction.
+        event: The facts about the reports. Only their epsilon and loud fraction are used.
         dummies: Number of dummies among the counted reports; they are uniformly random.
     """
     by_people = compute_max_count(int(counts.sum()) - dummies, event, len(counts))
@@ -37,16 +37,16 @@ def compute_max_count(n_reports: int, event: Reporting, n_kinds: int) -> int:
 
     Args:
         n_reports: Number of honest reports.
-        event: The privacy event of the reports, for their epsilon and loud fraction.
+        event: The facts about the reports. Only their epsilon and loud fraction are used.
         n_kinds: Number of kinds of reports.
 
     >>> from sottovoce.privacy import Reporting
     >>> compute_max_count(1000, Reporting(epsilon=1.0, reports=10, epochs=1), 2000)
     10
     """
-    # Whatever the history, each kind of report is at most `gamma e^eps` times as likely as in a
-    # uniform draw (`sottovoce.privacy.events`), and draws are independent. So a binomial draw
-    # bounds its count, even if all histories are the same.
+    # Whatever the history, each kind of report is at most `event.blanket * e^eps` times as likely
+    # as in a uniform draw (`sottovoce.privacy.events`), and draws are independent. So a binomial
+    # draw bounds its count, even if all histories are the same.
     likely = min(event.blanket * exp(event.epsilon) / n_kinds, 1.0)
     return _quantile(n_reports, likely)
 
@@ -73,8 +73,8 @@ def _quantile(n: int, chance: float) -> int:
     low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
-        # `betainc` returns the chance of a draw above `middle`. `bdtrc` returns the same, but only
-        # for numbers below 2^31. `betainc` rejects larger integers, too, but not floats.
+        # `betainc` returns the probability of a draw above `middle`. `bdtrc` is meant to return the
+        # same, but its results are wrong from about ten million draws on.
         if special.betainc(float(middle + 1), float(n - middle), chance) <= TAIL_PROBABILITY:
             high = middle
         else:

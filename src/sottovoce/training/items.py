@@ -17,8 +17,8 @@ DEFAULT_ROW_LIMIT = 1.0
 
 # The typical row length is this quantile of the lengths of rows that are not zero, times
 # max(FULL_MEMORY_EPOCHS / memory, 1). Both numbers were chosen with seeds from 1000 on: a median
-# instead of this quantile, or fewer epochs, cost small crowds up to 0.15 of HR@10, while longer
-# rows let attackers pass (lab/docs/report.md).
+# instead of this quantile, or fewer epochs, cost small crowds up to 0.15 of HR@10, while limits
+# that allow longer rows let attackers pass (lab/docs/report.md).
 ROW_LENGTH_QUANTILE = 0.75
 FULL_MEMORY_EPOCHS = 20
 
@@ -53,8 +53,8 @@ def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDA
         start: The item matrix of the start.
     """
     if settings.asks_for_names:
-        now = NameCounts.from_items(start).update_items(np.zeros((len(start), 1), np.float32))
-        return np.concatenate([now, set_start_length(start)], axis=1)
+        shares = NameCounts.from_items(start).compute_shares()
+        return np.concatenate([shares[:, None], set_start_length(start)], axis=1)
     # Reports can move the matrix by about this much in all the epochs that it remembers.
     reach = settings.rate * min(settings.memory, settings.epochs)
     V = set_length(start, START_LENGTH * reach)
@@ -63,7 +63,7 @@ def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDA
 
 def set_start_length(start: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale the factors of a start for a training of names, in which they stay as they are."""
-    shares = NameCounts.from_items(start).update_items(np.zeros((len(start), 1), np.float32))
+    shares = NameCounts.from_items(start).compute_shares()
     length = START_LENGTH_WITH_SHARES * np.sqrt(sum_squares(shares))
     return flush_small_entries(set_length(start, length))
 

@@ -1,8 +1,8 @@
-"""The server's memory in a training of names: what was named lately, and in the long run.
+"""The server's memory in a training of names: recent names, and names of the long run.
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
-present names. It is published smoothed, never as raw counts: in a small epoch, a name that came
-once is probably true.
+recent names. It is published smoothed, never as raw counts: in a small epoch, an item that was
+named once was probably named by a person and not by noise.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-# The share of an item is smoothed as if this many further reports had named items in the
-# proportions of the long run.
+# The shares are smoothed by this number of imaginary reports, which name items in the proportions
+# of the long run.
 LONG_RUN_REPORTS = 1_000.0
-# The long run begins as if this many reports had named all items equally often.
+# The long run begins with this number of imaginary reports, which name all items equally often.
 EQUAL_REPORTS = 100.0
 # Number of rows of the table of counts.
 TABLE_ROWS = 4
@@ -37,9 +37,9 @@ class NameCounts:
     """
 
     table: Float64
-    """4 x M. Row 0: how often each item was named lately; the older an epoch, the less it weighs.
-    Row 1: the reports behind row 0. Row 2: how often it was named in all epochs. Row 3: the reports
-    behind row 2."""
+    """4 x M. Row 0: the estimated number of recent names of each item, in which older epochs weigh
+    less. Row 1: the number of reports behind row 0. Row 2: the estimated number of names in all
+    epochs. Row 3: the number of reports behind row 2."""
 
     @classmethod
     def make_empty(cls, n_items: int) -> Self:
@@ -78,18 +78,14 @@ class NameCounts:
         recent, lasting = self.table[:2], self.table[2:]
         return type(self)(np.concatenate([fade * recent + both, lasting + both]))
 
-    def update_items(self, V: Float32) -> Float32:
-        """Return V with the share of each item as its first column, `now`.
+    def compute_shares(self) -> Float32:
+        """Return the smoothed share of each item among present names.
 
-        The other columns stay: zeros, or those of a public start, because names teach nothing else.
-        An item that nobody could name yet has the share 0, from which devices see that it is new.
-
-        Args:
-            V: The item matrix, M x F.
+        An item that nobody could name yet has the share 0, which tells devices that it is new.
         """
         recent, recent_reports, lasting, lasting_reports = self.table
         n_items = len(recent)
-        # Estimates of rare items are below 0 as often as above, but no share is.
+        # Estimates of rare items are often below 0, but a share cannot be.
         lasting = np.maximum(lasting, 0.0) + EQUAL_REPORTS / n_items
         long_run = lasting / (lasting_reports + EQUAL_REPORTS)
         shares = np.maximum(recent, 0.0) + LONG_RUN_REPORTS * long_run
@@ -97,5 +93,14 @@ class NameCounts:
         is_old = lasting_reports > 0
         # Before the first epoch, all items have the same share.
         shares = np.where(is_old, shares, 0.0) if is_old.any() else np.ones(n_items)
-        now = (shares / shares.sum())[:, None].astype(np.float32)
-        return np.concatenate([now, V[:, 1:]], axis=1)
+        return (shares / shares.sum()).astype(np.float32)
+
+    def update_items(self, V: Float32) -> Float32:
+        """Return V with the shares as its first column, `now`.
+
+        The other columns stay: zeros, or those of a public start, because names teach nothing else.
+
+        Args:
+            V: The item matrix, M x F.
+        """
+        return np.concatenate([self.compute_shares()[:, None], V[:, 1:]], axis=1)

@@ -24,23 +24,23 @@ from sottovoce.training.settings import Settings
 # The turns of a person are spread over at least this many epochs. Otherwise most reports of an
 # epoch would come from people who have just joined, and they are not representative.
 MIN_NAMING_EPOCHS = 20
-# The half-life of names, in epochs, by the smallest number of reports in an epoch: with fewer
-# reports, an epoch needs the help of earlier ones. Chosen on the Netflix days with seeds 1003 and
-# 1004 (lab/docs/report.md).
+# The half-life of names, in epochs, by the smallest number of reports in an epoch. With fewer
+# reports in an epoch, earlier epochs must count more. Chosen on the Netflix days with seeds 1003
+# and 1004 (lab/docs/report.md).
 HALF_LIVES = ((300.0, 0.5), (100.0, 1.0), (0.0, 2.0))
 # Reports that an epoch should have, and the fewest that are worth a training. A prototype on the
 # Netflix days had HR@10 of the whole catalogue .107 with 1,000 reports, .055 with 100.
 WANTED_REPORTS = 1_000
 MIN_USEFUL_REPORTS = 100
-# The longest epoch that a plan proposes. What was touched in a longer time is not touched now.
+# The longest epoch that a plan proposes. What people touched longer ago says too little about now.
 MAX_EPOCH_DAYS = 28
-# Share of all names that an item on a list of what is touched now has, about. A plan for a central
-# budget weighs the noise of dummies against it.
+# Approximate share of an item that is popular now among all names. A plan for a central budget
+# compares the noise of dummies with the signal of such an item.
 CHART_SHARE = 0.003
-# A plan for a central budget tries values of epsilon in these steps, and none that is further below
-# the logarithm of K: almost all of its reports would be uniform.
+# A plan for a central budget tries values of epsilon in these steps. None of them is below
+# log(K) - MAX_EPSILON_BELOW_LOG, where almost all reports would be uniform.
 EPSILON_STEP = 0.25
-# Signals that differ by no more than this factor give lists of the same quality.
+# A plan whose signal is at least this fraction of the largest gives lists of the same quality.
 MIN_SIGNAL_RATIO = 0.7
 MAX_EPSILON_BELOW_LOG = 3.0
 
@@ -69,8 +69,8 @@ def plan_names(
             f"a central budget of {budget.central:g} needs more than {MAX_DUMMIES:,} dummies in "
             "every epoch: name a larger budget"
         )
-    # Of plans that are about as good, take the one with the fewest dummies; without dummies, the
-    # best.
+    # Take the plan with the fewest dummies among those whose signal is nearly the largest. If no
+    # plan has dummies, take the one with the largest signal.
     is_good = [signal >= MIN_SIGNAL_RATIO * max(signals) for signal in signals]
     good = [plan for plan, chosen in zip(plans, is_good, strict=True) if chosen]
     best = (
@@ -126,7 +126,7 @@ def _list_candidates(
     if budget.central is None or "dummies" in fixed:
         yield plan.copy_with(epsilon=epsilons[0])
         return
-    # A smaller epsilon is easier to hide than a larger one with more dummies.
+    # A smaller epsilon needs fewer dummies, so plans with smaller values are candidates, too.
     if "epsilon" not in fixed:
         min_epsilon = max(log(names) - MAX_EPSILON_BELOW_LOG, EPSILON_STEP)
         epsilons += np.arange(min_epsilon, largest, EPSILON_STEP).tolist()
@@ -138,7 +138,7 @@ def _list_candidates(
 
 
 def _choose_report_count(local: float, names: int, fixed: Mapping[str, Any]) -> int:
-    """Return the number of reports of one person: that with the most true names."""
+    """Return the number of reports of one person that is expected to give the most true names."""
     if fixed.get("lifetime"):
         return int(fixed["lifetime"] * fixed.get("reports", 1))
     if "epsilon" in fixed:
@@ -160,7 +160,7 @@ def _spread_reports(reports: int, fixed: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _compute_signal(plan: Settings, people: int, n_items: int) -> float:
-    """Return the squared signal-to-noise ratio of an item of the chart in one epoch."""
+    """Return the squared signal-to-noise ratio, in one epoch, of an item that is popular now."""
     mechanism = plan.build(n_items)
     reports = people * plan.share * plan.reports
     names = reports * mechanism.gain * CHART_SHARE

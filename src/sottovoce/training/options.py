@@ -83,7 +83,7 @@ def _to_options(
     shape: Shape, epsilon: float, block: int, rho: float, fixed: Mapping[str, Any]
 ) -> dict[str, Any]:
     n_signed = Loudest(shape, epsilon, block=block, loud=1).n_signed
-    # The number is rounded down, so that the fraction does not exceed the rho of the budget.
+    # The number is rounded down, so that the fraction of loud directions does not exceed `rho`.
     loud = fixed.get("loud") or max(int(n_signed * min(rho, COIN_RHO)), 1)
     return {"block": block, "loud": loud}
 

@@ -1,4 +1,4 @@
-"""The planner: choose eps, k, T, turns, F, alpha and the mechanism's options within a budget.
+"""The planner, which chooses eps, k, T, turns, F, alpha and the mechanism's options for a budget.
 
 The planner uses public numbers only. docs/reference/model.md explains its rules and says on which
 splits of data they were fitted; no result is reported for those splits. Settings that a caller
@@ -41,11 +41,11 @@ from sottovoce.training.settings import DEFAULT_PRESET, Settings, list_basic_pre
 
 # The rules compare a training's signal with the bounds below. The signal of a training is
 #   people * reports of one person * gain ** 2 / items.
-# With less signal, a model has one factor, because only popularity can be learnt.
+# With less signal than this, a model has one factor, because only popularity can be learnt.
 MIN_SIGNAL_FOR_FACTORS = 90.0
-# With less signal, people do not take turns, because every epoch needs the reports of all people.
+# With less signal than this, people do not take turns: every epoch needs the reports of all.
 MIN_SIGNAL_FOR_TURNS = 300.0
-# With fewer reports of one person, a model has one factor unless the signal is at least
+# If a person makes fewer reports than this, a model has one factor, unless the signal is at least
 # MIN_SIGNAL_FOR_TURNS.
 MIN_REPORTS_FOR_FACTORS = 4
 
@@ -81,8 +81,6 @@ MIN_USEFUL_EPSILON = 0.25
 # Largest number of reports of one person that a plan considers. More would teach nothing, so the
 # rest of a larger local budget is not spent.
 MAX_USEFUL_REPORTS = 3_000
-# A training without an end learns names up to this local budget, and taste with a larger one.
-MAX_NAMING_BUDGET = 50.0
 
 # If dummies hide people who take turns, a plan has fewer epochs, so that an epoch has at most
 # MAX_DUMMIES_PER_REPORT dummies for each report of people. But it has at least
@@ -225,8 +223,8 @@ def choose_base_settings(preset: str, fixed: Mapping[str, Any]) -> Settings:
 def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     """Plan a training without an end, with the usual half-life unless one is given.
 
-    With a local budget of at most `MAX_NAMING_BUDGET`, reports name items: what people touch now is
-    then worth more than what they like in general.
+    With a local budget, reports name items: what people touch now is worth more to a service than
+    what they like in general, even with budgets that allow thousands of reports.
 
     Args:
         people: Number of people, as for `plan_training`.
@@ -251,7 +249,9 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
 
 def is_for_names(budget: Budget | None) -> bool:
     """Return whether a training without an end learns names with this budget."""
-    return budget is not None and (budget.local or inf) <= MAX_NAMING_BUDGET
+    # In replays by date, a budget of 10 for names makes better lists than a budget of 2,000 for a
+    # model of tastes (lab/docs/report.md, "Reports of names"). Names need a local budget.
+    return budget is not None and budget.local is not None
 
 
 def list_presets() -> list[str]:
@@ -483,7 +483,7 @@ def _plan_at_epsilon(
     """Plan as many reports of the epsilon in `settings` as fit the central budget.
 
     Returns:
-        The plan, or None if no report fits, or fewer than the fixed settings need.
+        The plan, or None if not even one report fits, or fewer fit than the fixed settings need.
     """
     epsilon = settings.epsilon
     assert budget.central is not None

@@ -217,7 +217,7 @@ class Settings:
 
     @property
     def max_turns(self) -> int:
-        """E in the terms: the largest number of epochs for which a device spends epsilon.
+        """The largest number of epochs for which a device spends epsilon: `epochs` in the terms.
 
         This limit also holds for a training without an end. It may be larger than the number of
         epochs, because an epoch that is discarded costs a turn and is repeated.
@@ -236,7 +236,7 @@ class Settings:
 
     @property
     def asks_for_names(self) -> bool:
-        """Whether reports name items instead of telling a gradient."""
+        """Whether reports name items, and not directions of a gradient."""
         return get_mechanism(self.mechanism).asks_for_names
 
     @property
@@ -264,7 +264,7 @@ class Settings:
         return replace(self, half_life=float(max(round(0.2 * self.epochs), 1)))
 
     def estimate_crowd(self, people: int) -> int:
-        """Return the fewest people in an epoch, except with a probability of at most 1e-9.
+        """Return a lower bound of the people in an epoch; it fails with probability 1e-9.
 
         Args:
             people: Number of people who take part in the training.
@@ -329,7 +329,8 @@ def _all_settings(kinds: tuple[type[Mechanism], ...]) -> dict[str, Setting]:
                 raise SettingsError(
                     f"{kind.name!r} has an option {name}, a setting of any training: choose another"
                 )
-            # Several mechanisms may have an option of the same name, with a help text of each.
+            # Several mechanisms may have an option of the same name. Then their help texts are
+            # joined.
             other_help = f"{options[name].help}; " if name in options else ""
             options[name] = replace(option, help=f"{other_help}{kind.name} only: {option.help}")
     mechanism = get_settings(Settings)["mechanism"]

@@ -58,7 +58,7 @@ def start_service() -> Iterator[Callable[..., str]]:
         )
         running.append(process)
         assert process.stdout is not None
-        return read_until("its operator alone", process.stdout).string
+        return read_until("only for its operator", process.stdout).string
 
     yield start
     for process in running:

@@ -149,22 +149,23 @@ export function mayRequestToken(state: EpochState, manifest: Manifest, now: numb
 // epoch.
 const OUTCOME_SENTENCES = {
   sent: "The batch of epoch {epoch} was sent.",
-  "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
+  "already sent": "The batch of epoch {epoch} had been sent before; nothing was sent now.",
   "already charged":
     "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is " +
     "reported in this epoch again.",
-  "not accepted": "The terms have not been accepted yet; recommending works.",
+  "not accepted": "The terms have not been accepted yet. Recommendations work without them.",
   "not open": "Epoch {epoch} takes no reports at this time.",
   "no token": "This device has no token for epoch {epoch}.",
-  "next visit": "This visit has asked for a token; the batch leaves in a later one.",
-  "sitting out": "This device sits out epoch {epoch}, as its own coin decided.",
-  missed: "Epoch {epoch} came before it was this device's turn to send.",
+  "next visit": "This visit has asked for a token; a later visit will send the batch.",
+  "sitting out": "This device does not take part in epoch {epoch}, which it has drawn at random.",
+  missed: "Epoch {epoch} began before it was this device's turn to send.",
   paused: "Reporting is paused.",
-  "limit reached": "The limit is reached: no more reports leave. Lists go on.",
-  "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
+  "limit reached": "The limit is reached: no more reports are sent. Recommendations continue.",
+  "lifetime over":
+    "All epochs of the accepted terms are used: no more reports are sent. Recommendations continue.",
   "too late":
     "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; " +
-    "what was charged for it stays spent.",
+    "the epsilon that was charged for it stays spent.",
   "nothing asked": "No reports are asked for at present.",
 } as const;
 

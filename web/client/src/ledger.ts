@@ -167,7 +167,7 @@ export function roundDown(a: Amount): number {
   return Math.min(round(a, 0n), Number.MAX_VALUE);
 }
 
-/** Round an amount to its leading 53 bits. If bits are cut off, `up` is added to the result. */
+/** Round an amount to its leading 53 bits. If that is not exact, add `up` to the last of them. */
 function round(a: Amount, up: 0n | 1n): number {
   if (a < 0n) throw new SettingsError("an amount must not be negative");
   const droppedBits = BigInt(Math.max(a.toString(2).length - SIGNIFICANT_BITS, 0));

@@ -100,6 +100,8 @@ export interface PromiseSummary {
   readonly trial: boolean;
   /** Maximum number of reports that may still leave the device. */
   readonly reports: number;
+  /** Number of outcomes of a report, if reports name items; else null. */
+  readonly names: number | null;
   /** How sure a guess about the history can become; null if the history may be worked out. */
   readonly guess: GuessChance | null;
 }
@@ -148,7 +150,12 @@ export function computeSummary(
   const all = countTurnsLeft(terms, charges);
   const epochs = countAffordableEpochs(limit, sumCharges(charges), terms, all);
   const guess = computeGuess(computePromise(terms, charges, delta, epochs), epochs < all);
-  return { trial: terms.trial, reports: epochs * terms.reports + waiting, guess };
+  return {
+    trial: terms.trial,
+    reports: epochs * terms.reports + waiting,
+    names: terms.parameters.names ?? null,
+    guess,
+  };
 }
 
 function computeGuess(promised: PromiseFigures, isLimited = false): GuessChance | null {
@@ -178,9 +185,12 @@ export function summarize(...args: Parameters<typeof computeSummary>): string[] 
 }
 
 /** Return the sentences of a summary. */
-export function formatSummary({ trial, reports, guess }: PromiseSummary): string[] {
+export function formatSummary({ trial, reports, names, guess }: PromiseSummary): string[] {
   const one = reports === 1;
-  const some = `at most ${reports.toLocaleString("en")} report${one ? "" : "s"}, blurred by chance,`;
+  const byChance = names
+    ? ` (what you touched last, or one of ${names.toLocaleString("en")} by chance)`
+    : ", blurred by chance,";
+  const some = `at most ${reports.toLocaleString("en")} report${one ? "" : "s"}${byChance}`;
   const leaves = `${some} ${one ? "goes" : "go"} through a proxy to a server`;
   return [
     ...(trial ? [TRIAL_SENTENCE] : []),

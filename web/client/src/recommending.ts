@@ -49,10 +49,7 @@ export interface Recommendation extends Item {
 }
 
 const MAX_REASONS = 3;
-/**
- * Maximum number of items of the history that a list is made from; the latest ones count. So a
- * longer history does not take longer.
- */
+/** Only this many of the latest items of the history are used, to limit the time for a list. */
 const MAX_OWN_ITEMS = 1000;
 
 /**
@@ -144,8 +141,8 @@ function findReasons(personal: PersonalModel, row: number): Reason[] {
 }
 
 /**
- * Yield the part of what is touched now, those of the items of the history, then those of tags. `share` is the part itself; the
- * caller divides it by the sum.
+ * Yield all possible reasons for an item: popularity now, items of the history, tags. `share` is
+ * the part of the item's score; the caller divides it by the sum of all positive parts.
  *
  * The model has no learnt relation between a new item and the history, so only tags can be reasons
  * for a new item.

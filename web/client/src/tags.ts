@@ -10,8 +10,8 @@
 export type ItemTags = Readonly<Record<string, readonly string[] | number>>;
 
 /**
- * Minimum number of items that a tag must have; less in a catalogue with fewer than 50 times as
- * many items.
+ * Minimum number of items that a tag must have, or a fiftieth of the catalogue if that is less (but
+ * at least 2).
  */
 const MIN_TAG_ITEMS = 20;
 /**
@@ -34,8 +34,8 @@ export interface Tag {
 export interface TagColumns {
   readonly names: readonly Tag[];
   /**
-   * Index in `columns` at which the columns of each item begin, and the length of `columns` at the
-   * end.
+   * The columns of item i are the entries of `columns` from index `starts[i]` up to, but not
+   * including, `starts[i + 1]`.
    */
   readonly starts: Uint32Array;
   /** Columns of each item, ascending, item after item. */
@@ -48,7 +48,7 @@ interface Column {
   readonly items: number[];
 }
 
-/** Build the columns of a catalogue, in the order of their first items. */
+/** Build the columns of a catalogue: labels in the order in which they first appear, then bands. */
 export function buildTags(items: readonly ItemTags[]): TagColumns {
   const minItems = Math.min(MIN_TAG_ITEMS, Math.max(2, Math.ceil(items.length / 50)));
   const frequent = [...collectLabels(items), ...collectBands(items)].filter((column) => {

@@ -21,7 +21,10 @@ import { factorize, solveFactorized, sumAllSquares } from "./vector.js";
  * of V's columns.
  */
 const TAG_RIDGE_SCALE = 0.2;
-/** The same in a training of names, where a list should mostly follow what is touched now. */
+/**
+ * Used instead of `TAG_RIDGE_SCALE` in a training of names, where popularity now should decide a
+ * list more than tags do.
+ */
 const TAG_RIDGE_SCALE_WITH_SHARES = 2;
 /**
  * Scale of the ridge by the length of the history: the ridge is multiplied by 1 + TAG_RIDGE_ITEMS /
@@ -38,7 +41,7 @@ export interface WideModel {
   /** 1 for each item that has been reported, 0 for each new item. */
   readonly learnt: Uint8Array;
   readonly tags: TagColumns;
-  /** Whether the first column of V is what is touched now (see `buildWideModel`). */
+  /** Whether the first column of V is the popularity of items now (see `buildWideModel`). */
   readonly hasShares: boolean;
   /** Popularity of each item, as the model estimates it. */
   readonly popularity: Float64Array;
@@ -249,10 +252,10 @@ export function computeScore(model: WideModel, { x }: UserSolution, item: number
 }
 
 /**
- * Split the score of an item into parts, of which it is exactly the sum.
+ * Split the score of an item into parts, which add up to it exactly.
  *
- * The contribution of the history through the learnt factors is split by its items; the
- * contribution through tags is split by tags. What is touched now is one part.
+ * The part of an item of the history is its contribution through the learnt factors. The part of a
+ * tag is the contribution of all items through this tag. One more part is popularity now.
  */
 export function splitScore(
   model: WideModel,

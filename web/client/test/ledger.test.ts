@@ -132,6 +132,16 @@ test("figures, turns and sentences are the other implementation's", () => {
   }
 });
 
+test("the sentences about names say what a report is, as in the other implementation", () => {
+  const named = { mechanism: "named", parameters: { names: 10_760 }, loudFraction: 1 / 10_760 };
+  const [leaves] = summarize({ ...TERMS, ...named, epsilon: 10, reports: 1, epochs: 4 }, [], 100);
+  assert.equal(
+    leaves,
+    "Your history stays here; at most 4 reports (what you touched last, or one of 10,760 by " +
+      "chance) go through a proxy to a server.",
+  );
+});
+
 test("the extremes of the terms have a promise", () => {
   for (const epsilon of [1e-6, 2.5, 40]) {
     for (const loudFraction of [2 ** -25, 0.5]) {

@@ -16,11 +16,11 @@ import { DAY, IS_NIGHTLY, item, LEAD, onGrid, REPORTS, reply, TERMS, World } fro
 
 /** Seconds that everything takes which reads a history. */
 const SLOW = 3;
-/** Items of a long history: the longest takes seconds to read, also where time is virtual. */
+/** Items of a long history: the longest takes seconds to record and is for the night. */
 const MANY = 500;
 
 /** A pause is tried at moments of this distance within the last second before a batch leaves. */
-const EARLY_STEP_SECONDS = IS_NIGHTLY ? 0.1 : 0.2;
+const EARLY_STEP_SECONDS = IS_NIGHTLY ? 0.1 : 0.25;
 
 /** What a person does in a visit, and what happens to them meanwhile. */
 type Scene = (tab: Tab, browser: Browser, world: World) => Promise<void>;
@@ -73,7 +73,7 @@ const SCENES: Record<
   "several epochs without jitter": {
     sends: true,
     jitter: 0,
-    most: MAX_HISTORY_ITEMS,
+    most: IS_NIGHTLY ? MAX_HISTORY_ITEMS : MANY,
     scene: async (tab, { virtual }, world) => {
       await tab.accept(TERMS);
       tab.show();

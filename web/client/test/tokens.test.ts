@@ -12,7 +12,17 @@ import { computeTokenChance, TOKEN_LEAD_SECONDS, type Token } from "../src/timin
 import { Issuer, tokenMakerFor } from "./issuer.js";
 import { manifestWith, plans } from "./vectors.js";
 import { Browser, type Tab } from "./virtual.js";
-import { type Changes, DAY, dump, item, REPORTS, reply, TERMS, World } from "./world.js";
+import {
+  type Changes,
+  DAY,
+  dump,
+  IS_NIGHTLY,
+  item,
+  REPORTS,
+  reply,
+  TERMS,
+  World,
+} from "./world.js";
 
 const ACCOUNTS = { ...TERMS, accounts: true };
 const ALWAYS = { opens: 0, closes: 900 * DAY };
@@ -89,7 +99,8 @@ test("a token is asked for in one epoch and spent in the next, in visits of thei
   });
   // Only one: a page that stays open sends no batch, and would use up its account's turns.
   assert.deepEqual([first.outcome, first.posted], ["next visit", ["tokens"]]);
-  for (const epoch of [2, 3, 4]) {
+  const last = IS_NIGHTLY ? 4 : 3;
+  for (let epoch = 2; epoch <= last; epoch += 1) {
     const sends = await visit(browser);
     assert.deepEqual([sends.outcome, sends.posted], ["sent", ["batches"]]);
     const batch = world.received.at(-1) ?? new Uint8Array();
@@ -104,7 +115,8 @@ test("a token is asked for in one epoch and spent in the next, in visits of thei
     await service.turn();
   }
   const { tokens, charges } = await stored(browser);
-  assert.deepEqual([tokens.map(({ epoch }) => epoch), charges.length], [[4, 5], 3]);
+  const epochs = tokens.map(({ epoch }) => epoch);
+  assert.deepEqual([epochs, charges.length], [[last, last + 1], last - 1]);
 });
 
 test("a look goes on while a token is waited for, and the moment is within the jitter", async (t) => {

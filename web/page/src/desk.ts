@@ -25,7 +25,7 @@ import {
   parsePanel,
   type TestPerson,
 } from "./panel.js";
-import type { Curve, Film, Point } from "./state.js";
+import type { Curve, Film, NowFilm, Point } from "./state.js";
 import { toFilm } from "./titles.js";
 import { toHex } from "./words.js";
 
@@ -69,6 +69,9 @@ export function createDeskCalls(post: (message: DeskMessage) => void) {
 /** Number of test people who are measured before the worker handles other messages. */
 const PEOPLE_PER_PORTION = 30;
 
+/** Number of films in the list of those that many see now. */
+const NOW_FILMS = 10;
+
 /** The quality of one epoch's model. */
 interface Measurement {
   quality: number | null;
@@ -78,6 +81,8 @@ interface Measurement {
   modelHash: string;
   /** Number of reports that the previous epoch counted. */
   reportsBehind: number;
+  /** What many see now; empty unless reports name films. */
+  now: readonly NowFilm[];
 }
 
 /** The panel, the tags of its catalogue, and the quality of the two baselines. */
@@ -151,7 +156,28 @@ class CurveMeter {
       measureInPortions(buildWideModel({ ...settings, reportsBehind }, V, tags), people);
     if (panel) panel.tagsOnly ??= await measure(0, panel);
     const quality = panel && (await measure(reportsBehind, panel));
-    return { quality, reports: terms.reports, modelHash: toHex(model), reportsBehind };
+    return {
+      quality,
+      reports: terms.reports,
+      modelHash: toHex(model),
+      reportsBehind,
+      now: this.#listNow({ manifest, V }),
+    };
+  }
+
+  /** List the films with the largest shares of names. Without a catalogue they have no titles. */
+  #listNow({ manifest, V }: PastRelease): NowFilm[] {
+    const { hash, items } = this.#catalogue ?? { hash: "", items: [] };
+    const isKnown = hash === toHex(manifest.catalogue) && manifest.reportsBehind > 0;
+    if (!isKnown || !asksForNames(manifest.terms)) return [];
+    // An honest server publishes shares that sum to 1, but nothing else here relies on that.
+    const shares = items.map((_, row) => Math.max(V.values[row * V.columns] ?? 0, 0));
+    const total = shares.reduce((sum, share) => sum + share, 0) || 1;
+    const films = items.map((item, row) => ({
+      ...toFilm(item),
+      share: (shares[row] ?? 0) / total,
+    }));
+    return films.sort((a, b) => b.share - a.share).slice(0, NOW_FILMS);
   }
 }
 
@@ -196,7 +222,8 @@ function createCurve(
     points.push({ epoch, quality: current.quality, people: next && countPeople(current, next) });
   }
   const { people, popularity = null, tagsOnly = null } = panel ?? {};
-  return { panel: people?.length ?? null, popularity, tagsOnly, points };
+  const latest = measurements.get(Math.max(...measurements.keys()));
+  return { panel: people?.length ?? null, popularity, tagsOnly, points, now: latest?.now ?? [] };
 }
 
 function countPeople(current: Measurement, next: Measurement): number {

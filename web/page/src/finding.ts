@@ -172,9 +172,9 @@ interface SeriesPlace {
 }
 
 /**
- * Find the series of a film. Its beginning is two words, or fewer before a number or a colon.
- *
- * A number that comes later counts the parts of one film.
+ * Find the series of a film by the beginning of its name: the words before a number or a colon, at
+ * most two. Only a number right after these words is the place in the series. A later number counts
+ * the parts of one film, and is ignored.
  */
 function findPlace({ name }: Film): SeriesPlace {
   const words = dropSmallWords(splitWords(name));
@@ -199,12 +199,9 @@ interface Hit extends SeriesPlace {
 const MIN_SHARED_TRIGRAMS = 0.5;
 /** Titles whose similarity is below this share of the best one are left out. */
 const MIN_SIMILARITY_SHARE = 0.7;
-/**
- * Weight of a second similarity that counts the trigrams of the title too, next to the share of
- * typed trigrams.
- */
+/** Weight of the Dice coefficient of both sets of trigrams, added to the share of typed ones. */
 const TITLE_WEIGHT = 0.5;
-/** Weight of how well a film is known, next to the share of typed trigrams. */
+/** Weight of how well a film is known. It is added to the similarity of its title. */
 const FAMILIARITY_WEIGHT = 0.3;
 
 /**
@@ -338,8 +335,8 @@ function groupHits(hits: readonly Hit[], keyOf: (hit: Hit) => string): Hit[][] {
 }
 
 /**
- * Return the oldest film without a number of each series that has no number 1. It counts as the
- * first film.
+ * Return a first film for each series that has no number 1: the oldest of its films without a
+ * number.
  */
 function findFirstFilms(hits: readonly Hit[]): ReadonlySet<Hit> {
   const firsts = groupHits(hits, ({ series }) => series).flatMap((series) => {

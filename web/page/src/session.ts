@@ -34,7 +34,7 @@ export type Ask = <Result>(
 
 const ADVICE_FILMS = 10;
 const SUGGESTED_FILMS = 12;
-/** Number of popular films by which the search sorts; the client lists no more. */
+/** Number of popular films by which the search sorts, which is the most that the client lists. */
 const MAX_RANKED_FILMS = 1000;
 const MAX_SEARCH_RESULTS = 10;
 /** Smallest share of a reason that is displayed; a smaller one would be 0%. */

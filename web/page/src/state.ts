@@ -16,8 +16,8 @@ export interface SearchResult extends Film {
 }
 
 /**
- * A reason for a recommended film: a film of the history, a tag of films in the history, or that
- * many people see the film now.
+ * A reason for a recommended film: a film of the history, a tag of films in the history, or `now`,
+ * which means that many people see the film at present.
  */
 export type Reason =
   | { kind: "film"; film: Film }
@@ -78,7 +78,7 @@ export interface State {
 /** One epoch of the learning curve. */
 export interface Point {
   epoch: number;
-  /** HR@10 of its model on the panel; null if there is no panel. */
+  /** HR@10 of its model on the panel (published test people); null if there is no panel. */
   quality: number | null;
   /**
    * Number of people who took part in the epoch; null until the manifest of the next epoch is
@@ -87,9 +87,15 @@ export interface Point {
   people: number | null;
 }
 
+/** A film that many see now. */
+export interface NowFilm extends Film {
+  /** Share of the film in all names, 0..1. */
+  share: number;
+}
+
 /** The learning curve. */
 export interface Curve {
-  /** Number of test people; null if the operator publishes no panel. */
+  /** Number of people in the panel; null if the operator publishes no panel. */
   panel: number | null;
   /**
    * HR@10 of a list of the most popular films, for the same people; null if the operator publishes
@@ -99,6 +105,11 @@ export interface Curve {
   /** HR@10 of recommendations from tags only, without reports; null before it is measured. */
   tagsOnly: number | null;
   points: readonly Point[];
+  /**
+   * The films that most people see now, by the latest model. It is empty if reports do not name
+   * films, or none has been counted yet.
+   */
+  now: readonly NowFilm[];
 }
 
 /** What the page receives from its workers. */

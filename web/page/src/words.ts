@@ -37,9 +37,7 @@ export function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/**
- * Shares that are closer than this to 0 or 100 in 100 get no more digits.
- */
+/** Shares that differ from 0% or 100% by less than this are formatted as a bound. */
 const MIN_DOUBT_PERCENT = 1e-4;
 
 /** What a report says, by its content. */
@@ -65,10 +63,17 @@ export function describeMechanism(mechanism: string, { content }: Odds): string 
 export function formatOdds({ content, truth, chance }: Odds): string {
   const beginning = `Each report is a weighted coin: ${formatShare(truth)} times in 100 it`;
   const ending = `blind chance would in ${formatShare(chance)} of 100.`;
+  // By the theorem of Bayes, from the share of people who would give the same name.
+  const byChance = (1 - truth) / (1 / chance - 1);
+  const formatLinked = (share: number) =>
+    formatAmount(Math.ceil((1000 * share * truth) / (share * truth + (1 - share) * byChance)) / 10);
   return {
     sign: `${beginning} tells the sign that your films gave, otherwise the opposite.`,
     direction: `${beginning} tells a direction that fits you; ${ending}`,
-    name: `${beginning} names the film that you added last; ${ending}`,
+    name:
+      `${beginning} names the film that you added last; ${ending} To somebody who knows that it is ` +
+      `yours, a name that 1 in 100 people would give is true in ${formatLinked(0.01)} of 100 cases, one that 1 ` +
+      `in 10,000 would give in ${formatLinked(0.0001)}.`,
   }[content];
 }
 

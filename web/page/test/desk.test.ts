@@ -6,10 +6,12 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { buildTags, buildWideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
-import { fromFloatHex } from "../../client/test/vectors.js";
+import { fromFloatHex, manifestWith } from "../../client/test/vectors.js";
 import { createDeskCalls } from "../src/desk.js";
 import { buildPopularityModel, computeHitRatio, fitsCatalogue, parsePanel } from "../src/panel.js";
+import type { Curve } from "../src/state.js";
 import { computeLayout } from "../src/view/chart.js";
+import { toHex } from "../src/words.js";
 
 for (const vector of vectors) {
   test(`HR@10 is the Python side's: ${vector.kind}`, () => {
@@ -72,6 +74,36 @@ test("what the model knows best is found first, and before it knows anything, wh
   desk.setCatalogue("cd", items); // of another catalogue the panel says nothing
   desk.setPopular([]);
   assert.deepEqual(searchIds(), ["A", "AB", "ABC"]);
+});
+
+test("what many see now comes from the latest model of names, and from no other", async () => {
+  const curves: Curve[] = [];
+  const desk = createDeskCalls(({ curve }) => curves.push(curve));
+  const items = Array.from({ length: 12 }, (_, at) => ({
+    id: `${at}`,
+    title: `Film ${at} (1994)`,
+    tags: {},
+  }));
+  desk.setCatalogue(toHex(manifestWith({}).catalogue), items);
+  desk.setPanel(null);
+  const add = async (epoch: number, shares: number[], mechanism: string, reportsBehind = 5) => {
+    const terms = { ...manifestWith({}).terms, mechanism, parameters: { names: 14 }, factors: 1 };
+    const manifest = manifestWith({ epoch, items: items.length, reportsBehind, terms });
+    const values = Float32Array.from(items, (_, row) => shares[row] ?? 0.01);
+    desk.addModel(epoch, { manifest, V: { values, rows: items.length, columns: 1 } });
+    await new Promise((resolve) => setTimeout(resolve));
+    return curves.at(-1)?.now.map(({ id }) => id);
+  };
+  assert.deepEqual(await add(1, [0.5], "named", 0), []);
+  assert.deepEqual((await add(2, [0.1, 0.4, 0.2], "named"))?.slice(0, 3), ["1", "2", "0"]);
+  assert.equal(curves.at(-1)?.now.length, 10);
+  assert.ok(Math.abs((curves.at(-1)?.now[0]?.share ?? 0) - 0.4 / 0.79) < 1e-6);
+  // Whatever a server publishes, shares are in 0..1.
+  await add(3, [-1e6, 3e5, 1e5], "named");
+  const lies = curves.at(-1)?.now.map(({ share }) => share) ?? [];
+  assert.ok(Math.abs((lies[0] ?? 0) - 0.75) < 1e-6 && lies.every((share) => share >= 0));
+  assert.deepEqual((await add(3, [0.6, 0.4, 0.2], "named"))?.slice(0, 2), ["0", "1"]);
+  assert.deepEqual(await add(4, [0.6, 0.4, 0.2], "loudest"), []);
 });
 
 const PAPER = { width: 400, height: 200, left: 40, right: 10, top: 20, bottom: 30 };

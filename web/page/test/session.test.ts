@@ -203,7 +203,7 @@ test("what is accepted is what was shown, not what was asked before or since", a
 });
 
 test("forgetting stops what was planned", async (context) => {
-  const { world, pass, session, look, state } = await begin(context, { jitter: 600 });
+  const { world, pass, session, look, state } = await begin(context, { jitter: 120 });
   await session.acceptAndStart(shown(state()), COST * 10);
   await look();
   await session.forget();

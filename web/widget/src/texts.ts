@@ -64,7 +64,7 @@ export interface Texts {
   empty: string;
   /** `{0}` is the reason for an item. */
   reason: string;
-  /** The reason that many people touch the item now, within `reason`. */
+  /** Text for the reason `now`, which is filled into `reason`: many people touch the item now. */
   now: string;
   /** Names of the rows under "Details". */
   rows: Readonly<Record<RowName, string>>;
@@ -141,13 +141,13 @@ const GERMAN: Texts = {
   ask: "Bei besseren Empfehlungen mithelfen?",
   askAgain: "Geänderten Bedingungen zustimmen?",
   questionChanged: "Die Frage hat sich gerade geändert. Bitte noch einmal lesen.",
-  formatSummary: ({ trial, reports, guess }) => [
+  formatSummary: ({ trial, reports, names, guess }) => [
     ...(trial
       ? [
           "Dies ist ein Versuch: Die meisten darin sind erfunden, unter ihnen ist niemand verborgen.",
         ]
       : []),
-    `Was hier angesehen wird, bleibt auf diesem Gerät; ${formatLeaving(reports)}.`,
+    `Was hier angesehen wird, bleibt auf diesem Gerät; ${formatLeaving(reports, names)}.`,
     guess === null
       ? "Das schützt niemanden: Aus dem, was hinausgeht, lässt sich womöglich errechnen, was angesehen wurde."
       : `Eine 50:50-Vermutung darüber stimmt danach in höchstens ${useDecimalComma(guess.chance)} von 100 Fällen${formatLinked(guess)}.`,
@@ -211,10 +211,13 @@ const GERMAN: Texts = {
   },
 };
 
-function formatLeaving(reports: number): string {
+function formatLeaving(reports: number, names: number | null): string {
   if (reports === 0) return "es gehen keine weiteren Berichte hinaus";
-  const some = reports === 1 ? "verrauschter Bericht geht" : "verrauschte Berichte gehen";
-  return `höchstens ${formatNumber(reports, "de")} durch Zufall ${some} über einen Proxy an einen Server`;
+  const isOne = reports === 1;
+  const some = names
+    ? `Bericht${isOne ? "" : "e"} (das zuletzt Angesehene oder zufällig eins von ${formatNumber(names, "de")})`
+    : `durch Zufall verrauschte${isOne ? "r Bericht" : " Berichte"}`;
+  return `höchstens ${formatNumber(reports, "de")} ${some} geh${isOne ? "t" : "en"} über einen Proxy an einen Server`;
 }
 
 function formatLinked({
@@ -305,7 +308,7 @@ export function formatNumber(value: number, lang: string): string {
 }
 
 /**
- * Return the reasons for a recommendation as a sentence; null if the history does not support it.
+ * Return the reasons for a recommendation as a sentence; null if it has no reasons.
  */
 export function formatReason(
   { reasons }: Recommendation,
@@ -313,14 +316,14 @@ export function formatReason(
   lang: string,
 ): string | null {
   if (reasons.length === 0) return null;
-  // A label explains itself. A band of numbers is written with its kind.
-  const named = reasons.map((one) => {
-    if (one.kind === "item") return one.title;
-    if (one.kind === "now") return texts.now;
-    return /^[\d.<>-]/.test(one.name) ? `${one.tag} ${one.name}` : one.name;
+  const words = reasons.map((reason) => {
+    if (reason.kind === "item") return reason.title;
+    if (reason.kind === "now") return texts.now;
+    // A band of numbers, such as "1990 to 1994", needs the kind of its tag to be understood.
+    return /^[\d.<>-]/.test(reason.name) ? `${reason.tag} ${reason.name}` : reason.name;
   });
-  const both = new Intl.ListFormat(lang, { type: "conjunction" }).format(named);
-  return fillIn(texts.reason, both);
+  const list = new Intl.ListFormat(lang, { type: "conjunction" }).format(words);
+  return fillIn(texts.reason, list);
 }
 
 function fillIn(text: string, ...values: string[]): string {

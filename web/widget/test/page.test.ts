@@ -20,7 +20,7 @@ const NEWS = {
   ...{ offer: OFFER, newOffer: null, terms: null, paused: false, lastSync: null, error: null },
   ...{ manifest: OFFER, charges: [], limit: 1, worse: [], epoch: null },
 } as unknown as News;
-const SHORT = { trial: false, reports: 1, guess: null };
+const SHORT = { trial: false, reports: 1, names: null, guess: null };
 const START = { proxy: "https://proxy.example", key: "ab", limit: 5 };
 
 /** Create a page whose client does nothing, with what is asked of it. */

@@ -28,7 +28,15 @@ function parseNumbers(text: string, lang: string): number[] {
   });
 }
 
-/** Strong, weak and spent, with and without dummies and a crowd. */
+const NAMED = {
+  mechanism: "named",
+  parameters: { names: 10_760 },
+  loudFraction: 1 / 10_760,
+  epsilon: 10,
+  reports: 1,
+};
+
+/** Strong, weak and spent, with and without dummies and a crowd, of all kinds of reports. */
 const OFFERS: [Offer, number][] = [
   [{}, 100],
   [{ epsilon: 0.001, reports: 1, minClients: 1 }, 0.001],
@@ -41,6 +49,7 @@ const OFFERS: [Offer, number][] = [
   [{ epsilon: 0.5, reports: 12, epochs: 2, minClients: 100_000, accounts: true }, 6],
   [{ epsilon: 0.5, reports: 12, epochs: 1, minClients: 1, dummies: 0, accounts: true }, 1e6],
   [{}, 0],
+  ...[0, 1, 4].map((epochs): [Partial<Terms>, number] => [{ ...NAMED, epochs }, 1e6]),
 ].map(([changes, limit]) => [
   createOffer({ ...TERMS, ...(changes as Partial<Terms>) }, []),
   limit as number,

@@ -18,7 +18,8 @@ Float64 = NDArray[np.float64]
 class Knowledge:
     """The attacker's scores of all trials, from the reports of one epoch.
 
-    Everybody reports in both engines; who takes part is applied to the scores.
+    The engine `everybody` makes the reports of the crowds, `own` those of each trial's victim. In
+    both engines everybody reports in every epoch. The scores leave out those who do not take part.
     """
 
     def __init__(
@@ -46,7 +47,8 @@ class Knowledge:
         mean = compute_mean_density(mechanism, settings, V, histories)
         self._weight = (true - other) / (uniform + (1 - uniform) * mean)
         # The middle between the expectations in the two worlds is subtracted from each score. The
-        # victim's true history is part of the mean density, but their copy does not report.
+        # mean density includes the victim's copy in the crowd. The copy's reports are left out of
+        # the score, so its expectation is subtracted here.
         halfway = (true + other) / 2 - settings.share * true
         self._middle = (halfway * self._weight).mean(axis=1)
         # Epoch numbers after the training's own: no random words are used twice.
@@ -68,13 +70,17 @@ class Knowledge:
         self._present = self._takes[trials.crowd, targets.victims[trials.victim]]
 
     def score_linked(self, reports: int) -> Float64:
-        """Return each trial's log-likelihood ratio of the victim's first reports in their turn."""
+        """Return each trial's log-likelihood ratio of the victim's first `reports` reports.
+
+        It is 0 if the victim does not take part in this epoch.
+        """
         return self._present * self._sum_own(self._ratio, reports)
 
     def score_unlinked(self, reports: int) -> Float64:
         """Return each trial's linear statistic of all reports, including the victim's.
 
-        It is 0 if it is not the victim's turn: the attacker knows that all reports are noise then.
+        It is 0 if the victim does not take part in this epoch. The attacker knows the victim's
+        turns, and that all reports of other epochs are noise.
         """
         n_dummies = int(self._dummies_per_report * reports)
         crowds = zip(self._crowds, self._takes, self._dummies, strict=True)
@@ -97,11 +103,11 @@ class Knowledge:
     ) -> Float64:
         """Return for each victim the sum of the scores of all others who take part.
 
-        The copy of the victim in the crowd is left out. The expectation of the dummies' scores is
-        subtracted.
+        The copy of the victim in the crowd is left out. Scores of dummies count, too: weights are
+        such that the scores of all reports and dummies together have the expectation 0.
         """
         n_signed = self._weight.shape[1]
-        counts = np.bincount(reports[takes].ravel(), minlength=n_signed) - len(dummies) / n_signed
+        counts = np.bincount(reports[takes].ravel(), minlength=n_signed)
         counts += np.bincount(dummies, minlength=n_signed)
         own = reports[self._targets.victims]
         rows = np.arange(len(own))[:, None]

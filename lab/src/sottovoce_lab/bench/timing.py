@@ -1,7 +1,7 @@
-"""Time and memory on a machine with other work: the results are ratios within one round.
+"""Measurements of time and memory on a machine that has other work to do.
 
 A background job slows everything that runs at the same time, so contenders take turns. Every round
-runs each of them once, in an order that rotates, and ratios are of two times in the same round.
+runs each of them once, in an order that rotates. A ratio compares two times of the same round.
 """
 
 import os
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 
-# A function that receives a line about the work that begins, to display it.
+# A function that displays progress. It gets a line of text before each run of a contender.
 Watch = Callable[[str], None]
 
 
@@ -59,7 +59,7 @@ def rotate(names: Sequence[str], turn: int) -> list[str]:
 def take_turns(
     contenders: Sequence[Contender], rounds: int, watch: Watch
 ) -> dict[str, list[float]]:
-    """Run all contenders in turns, and return the seconds of each, one for each round."""
+    """Run all contenders in turns; return the seconds that each took, with a value per round."""
     by_name = {contender.name: contender for contender in contenders}
     seconds: dict[str, list[float]] = {name: [] for name in by_name}
     for turn in range(rounds):

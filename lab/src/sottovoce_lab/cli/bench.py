@@ -19,10 +19,15 @@ from sottovoce.cli.options import (
     add_training_options,
     make_option,
 )
-from sottovoce.core import MECHANISMS
 from sottovoce.data import load, parse_columns
 from sottovoce.protocol import SEALED_BYTES
-from sottovoce_lab.bench.epoch import BenchPlan, BenchResult, EngineComparison, run_bench
+from sottovoce_lab.bench.epoch import (
+    COMPILED_MECHANISMS,
+    BenchPlan,
+    BenchResult,
+    EngineComparison,
+    run_bench,
+)
 from sottovoce_lab.bench.live.intake import N_CONNECTIONS
 from sottovoce_lab.bench.live.live_bench import (
     EpochCosts,
@@ -105,7 +110,7 @@ def bench(
         return
     plan = BenchPlan(
         **training,
-        mechanisms=tuple(mechanism or MECHANISMS),
+        mechanisms=tuple(mechanism or COMPILED_MECHANISMS),
         repeats=min(repeats, QUICK_ROUNDS) if quick else repeats,
         ray_workers=ray_workers,
         parts=parts,

@@ -25,8 +25,8 @@ from sottovoce_lab.paper import (
     About,
     Cell,
     CellStore,
+    Grid,
     Runner,
-    Scale,
     Table,
     run_experiments,
     write_report,
@@ -122,7 +122,7 @@ def _make_command(name: str) -> Callable[..., None]:
             make_option(
                 "Largest number of people that the experiment `law` simulates. A training with "
                 "100,000,000 people takes 30 to 105 seconds on a graphics card.",
-                f"{Scale.max_people:,} times --scale",
+                f"{Grid.max_people:,} times --scale",
                 min=1,
             ),
         ] = None,
@@ -184,7 +184,7 @@ def _make_command(name: str) -> Callable[..., None]:
         runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
         store.add_requested(names)
-        grid = Scale.from_about(store.about, seeds=seeds)
+        grid = Grid.from_about(store.about, seeds=seeds)
         grid = replace(grid, max_people=max_people or grid.max_people)
         try:
             experiments = [EXPERIMENTS[experiment] for experiment in names]
@@ -223,9 +223,9 @@ def report(
 
 def _show_results(store: CellStore, names: list[str]) -> None:
     """Print the tables, and write the files of all requested experiments."""
-    scale = Scale.from_about(store.about)
+    grid = Grid.from_about(store.about)
     for name in names:
-        for table in EXPERIMENTS[name](scale, store).build_tables():
+        for table in EXPERIMENTS[name](grid, store).build_tables():
             if table.has_numbers:
                 _print_table(table)
     output.results.print(output.escape_markup(store.about.describe()), soft_wrap=True)

@@ -1,7 +1,7 @@
 """`sottovoce replay`: a training without end, over a data set in the order of its days."""
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,6 +107,12 @@ class ReplayResults:
     """The replays with a change of tastes; empty without one."""
 
     @property
+    def max_age(self) -> float | None:
+        """Days for which an item stays in the catalogue; None for ever."""
+        max_age = self.runs[0].timeline.max_age
+        return max_age if isfinite(max_age) else None
+
+    @property
     def plan(self) -> ReplayPlan:
         """Plan of the first seed."""
         return self.runs[0].plan
@@ -146,6 +152,12 @@ def replay(
             "interactions. Each period has an epoch.",
         ),
     ],
+    max_age: Annotated[
+        float | None,
+        make_option(
+            "Days for which an item stays in the catalogue, as for news.", "for ever", min=0
+        ),
+    ] = None,
     switch_at: Annotated[
         int | None,
         make_option(
@@ -189,7 +201,7 @@ def replay(
     ] = True,
     sample_users: SampleUsers = None,
     sample_items: SampleItems = None,
-    learn: Annotated[Learn | None, make_learn_option("names up to a local budget of 50")] = None,
+    learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     plan: dict[str, Any],
     seed: Seed = 0,
 ) -> None:
@@ -203,15 +215,18 @@ def replay(
     Examples:
       sottovoce replay --data ml-latest-small --min-interactions 20 --periods 5
       sottovoce replay --data ratings.parquet --budget 50 --periods 40 --half-life 7 --switch-at 20
+      sottovoce replay --data clicks.parquet --budget 10 --periods 100 --max-age 3
     """
     with output.messages.status(f"reading {output.escape_markup(data)}"):
         people = load(data, parse_columns(columns), items).filter(min_interactions)
         if (sample_users, sample_items) != (None, None):
             people = people.subset(users=sample_users, items=sample_items, seed=seed)
     replay_start = None if start is None else _read_start(start)
+    with output.messages.status("putting interactions in order"):
+        timeline = Timeline.from_data(people, periods, inf if max_age is None else max_age)
     settings = (plan_training if "half_life" in training else plan_open_ended)(
         people.n_users,
-        people.n_items,
+        max(window.stop - window.start for window in timeline.windows),
         history=history or people.typical_length,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
@@ -232,7 +247,7 @@ def replay(
         engine=name,
         engine_options=engine,
     )
-    results = replay_seeds(people, periods, switch_at, replay_plan, seeds, replay_start)
+    results = replay_seeds(timeline, switch_at, replay_plan, seeds, replay_start)
     print_results(results)
     output.write_json(json, to_json(results))
     if plot is not None:
@@ -252,16 +267,13 @@ def _read_start(source: str) -> ReplayStart:
 
 
 def replay_seeds(
-    data: Interactions,
-    periods: int,
+    timeline: Timeline,
     switch_at: int | None,
     plan: ReplayPlan,
     seeds: int,
     start: ReplayStart | None = None,
 ) -> ReplayResults:
     """Run replays with consecutive seeds, beginning with the plan's."""
-    with output.messages.status("putting interactions in order"):
-        timeline = Timeline.from_data(data, periods)
     runs: list[Replay] = []
     switched: list[Replay] = []
     for seed in range(plan.settings.seed, plan.settings.seed + seeds):
@@ -279,7 +291,7 @@ def replay_seeds(
             switched.append(
                 _run_with_progress(label, other, seed_plan, switch_at, after=runs[-1], start=start)
             )
-    return ReplayResults(data, runs, switched)
+    return ReplayResults(timeline.data, runs, switched)
 
 
 def _run_with_progress(
@@ -305,7 +317,9 @@ def print_results(results: ReplayResults) -> None:
         f"{results.data.name}: {histories.n_users:,} users x "
         f"{histories.n_items:,} items, {histories.n_interactions:,} interactions in "
         f"{timeline.n_periods} periods with similar numbers of interactions, "
-        f"{_format_day(timeline.span[0][0])} to {_format_day(timeline.span[-1][1])}; tested on the "
+        f"{_format_day(timeline.span[0][0])} to {_format_day(timeline.span[-1][1])}; "
+        + (f"items stay for {results.max_age:g} days; " if results.max_age else "")
+        + "tested on the "
         f"next item of up to {plan.people:,} people, in the whole catalogue and among "
         f"{plan.negatives + 1} items"
     )
@@ -468,6 +482,7 @@ def to_json(results: ReplayResults) -> dict[str, Any]:
         "settings": {
             **plan.settings.as_dict(),
             "periods": runs[0].timeline.n_periods,
+            "max_age": results.max_age,
             "switch_at": switch_at,
             "frozen_at": runs[0].frozen_at,
             "negatives": plan.negatives,

@@ -17,9 +17,9 @@ from sottovoce.training import Budget, Settings, list_presets, plan_training
 from sottovoce_lab.audit import AttackPlan, run_attack
 from sottovoce_lab.audit.trials import Question
 from sottovoce_lab.paper.cells import Cell, Size
+from sottovoce_lab.paper.grid import Family, get_subset_seed, scale_people
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.plots import METHOD_COLOURS
-from sottovoce_lab.paper.scale import Family, get_subset_seed, scale_people
 from sottovoce_lab.paper.tables import (
     Experiment,
     Table,
@@ -128,7 +128,7 @@ class AttackerExperiment(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of all trainings and questions."""
-        return self.scale.list_cells(self._build_family(row) for row in self._list_rows())
+        return self.grid.list_cells(self._build_family(row) for row in self._list_rows())
 
     def build_tables(self) -> list[Table]:
         """Build a table with a row for each training and question."""
@@ -180,7 +180,7 @@ class AttackerExperiment(Experiment):
     def _describe_bounds(self) -> list[str]:
         """Return a sentence about how many cells are under their bounds, and which are not."""
         computed, over = 0, []
-        for row, seed in product(self._list_rows(), self.scale.seeds):
+        for row, seed in product(self._list_rows(), self.grid.seeds):
             result = self.store.get(self._build_family(row)(seed))
             if result is None:
                 continue
@@ -200,12 +200,12 @@ class AttackerExperiment(Experiment):
 
     def _read_bounds(self, family: Family) -> dict[str, float]:
         """Return the bounds, which are the same for every seed; empty without results."""
-        results = (self.store.get(family(seed)) for seed in self.scale.seeds)
+        results = (self.store.get(family(seed)) for seed in self.grid.seeds)
         return next((result["bounds"] for result in results if result is not None), {})
 
     def _list_rows(self) -> list[Row]:
-        size, epochs = self._get_size(), self.scale.epochs if self.scale.about.quick else None
-        public = self.scale.count_users_and_items(size)
+        size, epochs = self._get_size(), self.grid.epochs if self.grid.about.quick else None
+        public = self.grid.count_users_and_items(size)
         plans = {
             name: plan_training(*public, preset=name, epochs=epochs) for name in list_presets()
         }
@@ -223,12 +223,12 @@ class AttackerExperiment(Experiment):
         ]
 
     def _get_size(self) -> Size:
-        about = self.scale.about
-        users = self.scale.users[0] if about.quick else scale_people(HONEST_USERS, about)
-        return self.scale.make_small_size(min(users, about.users))
+        about = self.grid.about
+        users = self.grid.users[0] if about.quick else scale_people(HONEST_USERS, about)
+        return self.grid.make_small_size(min(users, about.users))
 
     def _build_family(self, row: Row) -> Family:
-        is_quick = self.scale.about.quick
+        is_quick = self.grid.about.quick
         trials = QUICK_TRIALS if is_quick else ATTACK_TRIALS
         crowds = QUICK_CROWDS if is_quick else ATTACK_CROWDS
         added = zip(ATTACK_PARAMETERS, (row.question, trials, crowds), strict=True)

@@ -99,8 +99,8 @@ class Communication(Experiment):
         axes.legend(fontsize=8)
 
     def _list_grid(self) -> list[tuple[int | None, int]]:
-        items = dict.fromkeys((self.scale.items[0], self.scale.items[-1]))
-        return list(product(items, self.scale.full_reports))
+        items = dict.fromkeys((self.grid.items[0], self.grid.items[-1]))
+        return list(product(items, self.grid.full_reports))
 
     def _read_results(self) -> list[tuple[int, dict[str, Any]]]:
         return [

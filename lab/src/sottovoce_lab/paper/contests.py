@@ -9,7 +9,7 @@ from typing import Any
 
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cells import COMPARED_METHODS, OUR_METHODS, PAPER_METHODS, TrainedMethod
-from sottovoce_lab.paper.scale import Family
+from sottovoce_lab.paper.grid import Family
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
     Reader,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from sottovoce.training import Budget
 from sottovoce_lab.paper.cells import Cell, Method, Size
 from sottovoce_lab.paper.frontier import View
-from sottovoce_lab.paper.plots import METHOD_COLOURS, draw_curve, draw_level
-from sottovoce_lab.paper.scale import (
+from sottovoce_lab.paper.grid import (
     NAMED_ALS_PARAMETERS,
     NAMED_EPSILON,
     PAPER_EPSILON,
     Family,
     compute_delta,
 )
+from sottovoce_lab.paper.plots import METHOD_COLOURS, draw_curve, draw_level
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
     Experiment,
@@ -46,7 +46,7 @@ VIEW_NOTES: Mapping[View, str] = {
 
 
 def _build_private_popularity(size: Size, local: float) -> Family:
-    # Numbers of reports with which a report has about the usual epsilon.
+    # Divide the budget among reports of about the usual epsilon.
     reports = max(1, round(local / PAPER_EPSILON))
     return lambda seed: Cell.from_parameters(
         "private-popularity", size, seed, epsilon=local / reports, reports=reports
@@ -54,7 +54,7 @@ def _build_private_popularity(size: Size, local: float) -> Family:
 
 
 def _build_named_items(method: Method, size: Size, local: float, **parameters: float) -> Family:
-    # Numbers of reports with which a report is true more often than not.
+    # Divide the budget among reports of about `NAMED_EPSILON`: most of them name a true item.
     reports = max(1, round(local / NAMED_EPSILON))
     return lambda seed: Cell.from_parameters(
         method, size, seed, epsilon=local / reports, reports=reports, **parameters
@@ -88,7 +88,7 @@ class EqualBudgets(Experiment):
             for budget in budgets
             for family in self._build_private(view, budget).values()
         ]
-        return self.scale.list_cells([*private, *self._build_public().values()])
+        return self.grid.list_cells([*private, *self._build_public().values()])
 
     def build_tables(self) -> list[Table]:
         """Build a table of local budgets, and one of central ones."""
@@ -112,28 +112,28 @@ class EqualBudgets(Experiment):
         panels[0].set_ylabel("HR@10")
 
     def _get_budgets(self) -> dict[View, tuple[float, ...]]:
-        return {"local": self.scale.local_budgets, "central": self.scale.central_budgets}
+        return {"local": self.grid.local_budgets, "central": self.grid.central_budgets}
 
     def _build_private(self, view: View, budget: float) -> dict[str, Family]:
         """Return the private methods by label."""
-        full = self.scale.full
+        full = self.grid.full
         if view == "central":
             return {
-                METHOD_LABELS["loudest"]: self.scale.build_for_budget(full, Budget(central=budget)),
-                METHOD_LABELS["dp-als"]: self.scale.build_dp_als(full, budget),
+                METHOD_LABELS["loudest"]: self.grid.build_for_budget(full, Budget(central=budget)),
+                METHOD_LABELS["dp-als"]: self.grid.build_dp_als(full, budget),
             }
         named_als = _build_named_items("named-als", full, budget, **NAMED_ALS_PARAMETERS)
         return {
-            METHOD_LABELS["loudest"]: self.scale.build_for_budget(full, Budget(local=budget)),
-            "DPLCF": self.scale.build_dplcf(full, budget / self.scale.about.items),
+            METHOD_LABELS["loudest"]: self.grid.build_for_budget(full, Budget(local=budget)),
+            "DPLCF": self.grid.build_dplcf(full, budget / self.grid.about.items),
             METHOD_LABELS["private-popularity"]: _build_private_popularity(full, budget),
             METHOD_LABELS["named-counts"]: _build_named_items("named-counts", full, budget),
             METHOD_LABELS["named-als"]: named_als,
         }
 
     def _build_public(self) -> dict[str, Family]:
-        full = self.scale.full
-        return {"MF-NP": self.scale.build_mf(full), "popularity": self.scale.build_popularity(full)}
+        full = self.grid.full
+        return {"MF-NP": self.grid.build_mf(full), "popularity": self.grid.build_popularity(full)}
 
     def _build_table(self, view: View) -> Table:
         rows, records = [], []
@@ -146,7 +146,7 @@ class EqualBudgets(Experiment):
                 records += make_records(interval, view=view, budget=budget, method=name)
             last_column = []
             if view == "central":
-                trusted = self.scale.make_trusted_settings(self.scale.full, budget)
+                trusted = self.grid.make_trusted_settings(self.grid.full, budget)
                 last_column.append(f"{trusted.add_remove_epsilon:.3g}")
             settings = families[METHOD_LABELS["loudest"]](0).settings
             spending = (
@@ -162,6 +162,6 @@ class EqualBudgets(Experiment):
         headings = (f"{view} budget", "loudest: eps, k, epochs (of)", *_get_colours(view), *added)
         notes = [VIEW_NOTES[view], f"Not private: {public}."]
         if view == "central":
-            notes.append(f"Delta: {compute_delta(self.scale.people):g}.")
+            notes.append(f"Delta: {compute_delta(self.grid.people):g}.")
         title = f"{self.title}, {view}: HR@10"
         return Table(f"{self.name}-{view}", title, headings, rows, records, notes)

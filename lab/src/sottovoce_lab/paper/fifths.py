@@ -19,9 +19,9 @@ from sottovoce.simulation.evaluation.metrics import (
 from sottovoce.simulation.evaluation.ranking import Candidates, find_testable_users, rank_factors
 from sottovoce.training import Budget
 from sottovoce_lab.paper.cells import Cell
+from sottovoce_lab.paper.grid import PAPER_EPSILON, PAPER_FACTORS, Family
 from sottovoce_lab.paper.plots import draw_curve
 from sottovoce_lab.paper.published_models import PublishedModel
-from sottovoce_lab.paper.scale import PAPER_EPSILON, PAPER_FACTORS, Family
 from sottovoce_lab.paper.tables import (
     MAIN_METRIC,
     METHOD_LABELS,
@@ -159,7 +159,7 @@ class FifthsExperiment(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of all methods."""
-        return self.scale.list_cells(row.family for row in self._list_rows())
+        return self.grid.list_cells(row.family for row in self._list_rows())
 
     def build_tables(self) -> list[Table]:
         """Build two tables for each kind of fifths, and one of what is shown."""
@@ -183,18 +183,18 @@ class FifthsExperiment(Experiment):
         figure.legend(*handles, loc="outside lower center", ncols=4)
 
     def _list_rows(self) -> list[Row]:
-        scale, full, k = self.scale, self.scale.full, self.scale.full_reports[0]
-        paper = scale.build_training("paper", full, PAPER_EPSILON, k)
-        ours = scale.build_training("loudest", full, PAPER_EPSILON, k)
+        grid, full, k = self.grid, self.grid.full, self.grid.full_reports[0]
+        paper = grid.build_training("paper", full, PAPER_EPSILON, k)
+        ours = grid.build_training("loudest", full, PAPER_EPSILON, k)
         rows = [
-            Row("popularity", scale.build_popularity(full)),
-            Row("MF-NP", scale.build_mf(full)),
-            Row(f"MF-NP, {PAPER_FACTORS} factors", scale.build_mf(full, factors=PAPER_FACTORS)),
+            Row("popularity", grid.build_popularity(full)),
+            Row("MF-NP", grid.build_mf(full)),
+            Row(f"MF-NP, {PAPER_FACTORS} factors", grid.build_mf(full, factors=PAPER_FACTORS)),
             Row(f"{METHOD_LABELS['paper']}, k {k}", paper, private=True),
             Row(f"loudest, k {k}", ours, private=True),
         ]
-        for local in scale.local_budgets:
-            planned = scale.build_for_budget(full, Budget(local=local))
+        for local in grid.local_budgets:
+            planned = grid.build_for_budget(full, Budget(local=local))
             rows.append(Row(f"loudest, budget {local:g}", planned, private=True))
         return [replace(row, family=_test_by_fifths(row.family)) for row in rows]
 
@@ -283,7 +283,7 @@ class FifthsExperiment(Experiment):
 
     def _list_fifth_headings(self, rows: list[Row], kind: FifthKind) -> list[str]:
         """Return what each fifth contains, on the first split with a result."""
-        results = (self.store.get(row.family(seed)) for row in rows for seed in self.scale.seeds)
+        results = (self.store.get(row.family(seed)) for row in rows for seed in self.grid.seeds)
         fifths = next((result["fifths"][kind] for result in results if result is not None), None)
         if fifths is None:
             return [f"{fifth + 1}" for fifth in range(FIFTH_COUNT)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cells import COMPARED_METHODS, Cell, Size, TrainedMethod
 from sottovoce_lab.paper.contests import compare_methods, summarize_contests
+from sottovoce_lab.paper.grid import PAPER_EPSILON, Family, Grid
 from sottovoce_lab.paper.paper_numbers import FIGURE2, FIGURE2_NOTE, FIGURE3, TABLE4
 from sottovoce_lab.paper.plots import (
     METHOD_COLOURS,
@@ -17,7 +18,6 @@ from sottovoce_lab.paper.plots import (
     draw_curve,
     draw_level,
 )
-from sottovoce_lab.paper.scale import PAPER_EPSILON, Family, Scale
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
     Experiment,
@@ -39,8 +39,8 @@ EPOCHS_SHOWN = (1, 10, 20, 30)
 TABLE4_METHODS = (*COMPARED_METHODS, "mf", "popularity")
 
 
-def _label_crowds(scale: Scale, users: Iterable[int]) -> dict[int, str]:
-    return {count: scale.format_users(scale.make_small_size(count)) for count in users}
+def _label_crowds(grid: Grid, users: Iterable[int]) -> dict[int, str]:
+    return {count: grid.format_users(grid.make_small_size(count)) for count in users}
 
 
 class Figure2(Experiment):
@@ -55,13 +55,13 @@ class Figure2(Experiment):
         families = [
             family
             for point in self._list_grid()
-            for family in self.scale.build_comparison(*point).values()
+            for family in self.grid.build_comparison(*point).values()
         ]
         families += [
-            self.scale.build_popularity(self.scale.make_small_size(users))
-            for users in self.scale.users
+            self.grid.build_popularity(self.grid.make_small_size(users))
+            for users in self.grid.users
         ]
-        return self.scale.list_cells(families)
+        return self.grid.list_cells(families)
 
     def build_tables(self) -> list[Table]:
         """Build a table with a row for each point of the grid."""
@@ -69,16 +69,16 @@ class Figure2(Experiment):
         for size, epsilon, k in self._list_grid():
             where = f"{size.users:,} users, eps {epsilon:g}, k {k}"
             about = {"users": size.users, "items": size.items, "epsilon": epsilon, "reports": k}
-            families = self.scale.build_comparison(size, epsilon, k)
+            families = self.grid.build_comparison(size, epsilon, k)
             comparison = compare_methods(self.reader, families, where, **about)
             records += comparison.records
             contests += comparison.contests
-            paper_number = FIGURE2.get((self.scale.find_paper_users(size), epsilon, k))
-            popularity = self.reader.read_interval(self.scale.build_popularity(size))
+            paper_number = FIGURE2.get((self.grid.find_paper_users(size), epsilon, k))
+            popularity = self.reader.read_interval(self.grid.build_popularity(size))
             rows.append(
                 (
-                    self.scale.format_users(size), f"{epsilon:g}", str(k),
-                    format_budget(epsilon * k * self.scale.epochs), format_number(paper_number),
+                    self.grid.format_users(size), f"{epsilon:g}", str(k),
+                    format_budget(epsilon * k * self.grid.epochs), format_number(paper_number),
                     *comparison.format_intervals(), format_difference(comparison.gain),
                     format_interval(popularity),
                 )
@@ -88,9 +88,9 @@ class Figure2(Experiment):
             *(METHOD_LABELS[method] for method in COMPARED_METHODS), "loudest - preset paper",
             "popularity",
         )  # fmt: skip
-        items = self.scale.small_items
+        items = self.grid.small_items
         items_text = "all items" if items is None else f"{items:,} items"
-        title = f"{self.title}: HR@10 after {self.scale.epochs} epochs, {items_text}"
+        title = f"{self.title}: HR@10 after {self.grid.epochs} epochs, {items_text}"
         notes = [FIGURE2_NOTE, *summarize_contests(contests)]
         return [Table(self.name, title, headings, rows, records, notes)]
 
@@ -98,26 +98,26 @@ class Figure2(Experiment):
         """Draw HR@10 by epsilon, in a panel for each crowd and number of reports."""
 
         def draw_panel(axes: Any, users: int, k: int) -> None:
-            size, epsilons = self.scale.make_small_size(users), self.scale.epsilons
+            size, epsilons = self.grid.make_small_size(users), self.grid.epsilons
             for method in COMPARED_METHODS:
                 points = []
                 for epsilon in epsilons:
-                    family = self.scale.build_training(method, size, epsilon, k)
+                    family = self.grid.build_training(method, size, epsilon, k)
                     points.append((epsilon, self.reader.read_interval(family)))
                 draw_curve(axes, points, METHOD_LABELS[method], METHOD_COLOURS[method])
-            popularity = self.reader.read_interval(self.scale.build_popularity(size))
+            popularity = self.reader.read_interval(self.grid.build_popularity(size))
             draw_level(axes, popularity, "popularity")
             axes.set(xscale="log")
             axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
             axes.set_xticks([], minor=True)
 
-        crowds = _label_crowds(self.scale, self.scale.users)
+        crowds = _label_crowds(self.grid, self.grid.users)
         x_label = "epsilon of one report"
-        draw_crowd_panels(figure, crowds, self.scale.reports, x_label, draw_panel)
+        draw_crowd_panels(figure, crowds, self.grid.reports, x_label, draw_panel)
 
     def _list_grid(self) -> Iterator[tuple[Size, float, int]]:
-        grid = product(self.scale.users, self.scale.epsilons, self.scale.reports)
-        return ((self.scale.make_small_size(users), epsilon, k) for users, epsilon, k in grid)
+        grid = product(self.grid.users, self.grid.epsilons, self.grid.reports)
+        return ((self.grid.make_small_size(users), epsilon, k) for users, epsilon, k in grid)
 
 
 class Figure3(Experiment):
@@ -134,18 +134,18 @@ class Figure3(Experiment):
             for users, k in self._list_grid()
             for method in COMPARED_METHODS
         ]
-        for users in self.scale.curve_users:
+        for users in self.grid.curve_users:
             families += self._build_levels(users).values()
-        return self.scale.list_cells(families)
+        return self.grid.list_cells(families)
 
     def build_tables(self) -> list[Table]:
         """Build a table with a row for each crowd, k and method."""
         rows, records = [], []
-        shown = [epoch for epoch in EPOCHS_SHOWN if epoch < self.scale.curve_epochs]
-        shown.append(self.scale.curve_epochs)
+        shown = [epoch for epoch in EPOCHS_SHOWN if epoch < self.grid.curve_epochs]
+        shown.append(self.grid.curve_epochs)
         for users, k in self._list_grid():
             in_paper = self._get_paper_numbers(users, k)
-            where = (self.scale.format_users(self.scale.make_small_size(users)), str(k))
+            where = (self.grid.format_users(self.grid.make_small_size(users)), str(k))
             if in_paper:
                 numbers = (format_number(in_paper.get(epoch), 2) for epoch in shown)
                 rows.append((*where, "paper", *numbers))
@@ -162,7 +162,7 @@ class Figure3(Experiment):
                 rows.append((*where, name, *gap, format_interval(level)))
                 records += make_records(level, users=users, reports=k, method=name)
         headings = ("users", "k", "method", *(f"epoch {epoch}" for epoch in shown))
-        items = self.scale.small_items or "all"
+        items = self.grid.small_items or "all"
         title = f"{self.title}: HR@10, eps {PAPER_EPSILON:g}, {items} items"
         note = "The paper's row is what the description of its picture says, roughly."
         return [Table(self.name, title, headings, rows, records, [note])]
@@ -182,30 +182,30 @@ class Figure3(Experiment):
                 x, y = list(in_paper), list(in_paper.values())
                 axes.plot(x, y, "x", color="black", label="paper (ML-20M)")
 
-        crowds = _label_crowds(self.scale, self.scale.curve_users)
-        draw_crowd_panels(figure, crowds, self.scale.curve_reports, "epoch", draw_panel)
+        crowds = _label_crowds(self.grid, self.grid.curve_users)
+        draw_crowd_panels(figure, crowds, self.grid.curve_reports, "epoch", draw_panel)
 
     def _list_grid(self) -> Iterator[tuple[int, int]]:
-        return product(self.scale.curve_users, self.scale.curve_reports)
+        return product(self.grid.curve_users, self.grid.curve_reports)
 
     def _get_paper_numbers(self, users: int, k: int) -> dict[int, float]:
         """Return the paper's HR@10 by epoch."""
-        paper_users = self.scale.find_paper_users(self.scale.make_small_size(users))
+        paper_users = self.grid.find_paper_users(self.grid.make_small_size(users))
         return FIGURE3.get((paper_users, k), {})
 
     def _build_family(self, method: TrainedMethod, users: int, k: int) -> Family:
-        size, epochs = self.scale.make_small_size(users), self.scale.curve_epochs
-        return self.scale.build_training(method, size, PAPER_EPSILON, k, epochs=epochs, curve=True)
+        size, epochs = self.grid.make_small_size(users), self.grid.curve_epochs
+        return self.grid.build_training(method, size, PAPER_EPSILON, k, epochs=epochs, curve=True)
 
     def _read_curve(self, method: TrainedMethod, users: int, k: int) -> dict[int, Interval | None]:
         family = self._build_family(method, users, k)
-        epochs = range(1, self.scale.curve_epochs + 1)
+        epochs = range(1, self.grid.curve_epochs + 1)
         return {epoch: self.reader.read_interval(family, epoch=epoch) for epoch in epochs}
 
     def _build_levels(self, users: int) -> dict[str, Family]:
-        size = self.scale.make_small_size(users)
-        popularity = self.scale.build_popularity(size)
-        return {"MF-NP": self.scale.build_mf(size), "popularity": popularity}
+        size = self.grid.make_small_size(users)
+        popularity = self.grid.build_popularity(size)
+        return {"MF-NP": self.grid.build_mf(size), "popularity": popularity}
 
 
 class Table4(Experiment):
@@ -217,7 +217,7 @@ class Table4(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of all methods and sizes."""
-        return self.scale.list_cells(
+        return self.grid.list_cells(
             family for size in self._list_sizes() for family in self._build_families(size).values()
         )
 
@@ -225,7 +225,7 @@ class Table4(Experiment):
         """Build a table with a row for each size."""
         rows, records, contests = [], [], []
         for size in self._list_sizes():
-            items = size.items or self.scale.about.items
+            items = size.items or self.grid.about.items
             comparison = compare_methods(
                 self.reader,
                 self._build_families(size),
@@ -235,10 +235,10 @@ class Table4(Experiment):
             )
             records += comparison.records
             contests += comparison.contests
-            paper_number = TABLE4.get((self.scale.find_paper_users(size), size.items))
+            paper_number = TABLE4.get((self.grid.find_paper_users(size), size.items))
             rows.append(
                 (
-                    self.scale.format_users(size), self.scale.format_items(size),
+                    self.grid.format_users(size), self.grid.format_items(size),
                     format_number(paper_number), *comparison.format_intervals(),
                     format_difference(comparison.gain),
                     *comparison.format_intervals(("mf", "popularity")),
@@ -248,7 +248,7 @@ class Table4(Experiment):
             "users", "items", "paper", *(METHOD_LABELS[method] for method in COMPARED_METHODS),
             "loudest - preset paper", "MF-NP", "popularity",
         )  # fmt: skip
-        reports, epochs = self.scale.table4_reports, self.scale.epochs
+        reports, epochs = self.grid.table4_reports, self.grid.epochs
         title = f"{self.title}: HR@10, eps {PAPER_EPSILON:g}, k {reports}, {epochs} epochs"
         return [Table(self.name, title, headings, rows, records, summarize_contests(contests))]
 
@@ -262,7 +262,7 @@ class Table4(Experiment):
             for name in TABLE4_METHODS
         }
         labels = [
-            f"{self.scale.format_users(size)} x {size.items or self.scale.about.items:,}"
+            f"{self.grid.format_users(size)} x {size.items or self.grid.about.items:,}"
             for size in sizes
         ]
         axes = figure.subplots()
@@ -271,9 +271,9 @@ class Table4(Experiment):
         axes.legend(loc="lower right", fontsize=8)
 
     def _list_sizes(self) -> list[Size]:
-        return [Size(users, items) for users in self.scale.users for items in self.scale.items]
+        return [Size(users, items) for users in self.grid.users for items in self.grid.items]
 
     def _build_families(self, size: Size) -> dict[str, Family]:
-        trained = self.scale.build_comparison(size, PAPER_EPSILON, self.scale.table4_reports)
-        popularity = self.scale.build_popularity(size)
-        return {**trained, "mf": self.scale.build_mf(size), "popularity": popularity}
+        trained = self.grid.build_comparison(size, PAPER_EPSILON, self.grid.table4_reports)
+        popularity = self.grid.build_popularity(size)
+        return {**trained, "mf": self.grid.build_mf(size), "popularity": popularity}

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cells import COMPARED_METHODS, Cell, Method, Size
-from sottovoce_lab.paper.plots import MAX_HIT_RATIO_SHOWN, METHOD_COLOURS, draw_curve, draw_level
-from sottovoce_lab.paper.scale import (
+from sottovoce_lab.paper.grid import (
     TUNING_SEED,
     Family,
-    Scale,
+    Grid,
     compute_delta,
     get_subset_seed,
 )
+from sottovoce_lab.paper.plots import MAX_HIT_RATIO_SHOWN, METHOD_COLOURS, draw_curve, draw_level
 from sottovoce_lab.paper.store import CellStore
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
@@ -99,38 +99,38 @@ def find_frontier(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint
     return frontier
 
 
-def list_options(scale: Scale) -> list[Option]:
+def list_options(grid: Grid) -> list[Option]:
     """Return the trainings of figure 2 for its largest crowd, those with one report, and counts."""
-    size = get_largest_size(scale)
+    size = get_largest_size(grid)
     trainings = [
-        scale.build_training(method, size, epsilon, k)(TUNING_SEED)
-        for method, epsilon, k in product(COMPARED_METHODS, scale.epsilons, scale.reports)
+        grid.build_training(method, size, epsilon, k)(TUNING_SEED)
+        for method, epsilon, k in product(COMPARED_METHODS, grid.epsilons, grid.reports)
         if k > 1
     ]
     trainings += [
-        scale.build_training(method, size, epsilon, 1, epochs=epochs)(TUNING_SEED)
+        grid.build_training(method, size, epsilon, 1, epochs=epochs)(TUNING_SEED)
         for method, epsilon, epochs in product(
-            COMPARED_METHODS, scale.small_epsilons, scale.frontier_epochs
+            COMPARED_METHODS, grid.small_epsilons, grid.frontier_epochs
         )
     ]
-    return [Option(cell) for cell in (*trainings, *_list_counting_cells(scale))]
+    return [Option(cell) for cell in (*trainings, *_list_counting_cells(grid))]
 
 
-def _list_counting_cells(scale: Scale) -> Iterator[Cell]:
+def _list_counting_cells(grid: Grid) -> Iterator[Cell]:
     # Private popularity shows what a budget achieves without personal recommendations.
-    size = get_largest_size(scale)
-    sign_reports = (*scale.frontier_epochs, MAX_SIGN_REPORTS)
-    signs = product([SIGN_COUNTING], scale.small_epsilons, sign_reports)
-    names = product([NAME_COUNTING], NAMED_EPSILONS, scale.frontier_epochs)
+    size = get_largest_size(grid)
+    sign_reports = (*grid.frontier_epochs, MAX_SIGN_REPORTS)
+    signs = product([SIGN_COUNTING], grid.small_epsilons, sign_reports)
+    names = product([NAME_COUNTING], NAMED_EPSILONS, grid.frontier_epochs)
     for method, epsilon, reports in (*signs, *names):
         yield Cell.from_parameters(
             method, size, TUNING_SEED, draw=TUNING_SEED, epsilon=epsilon, reports=reports
         )
 
 
-def choose_options(scale: Scale, store: CellStore) -> list[Option]:
+def choose_options(grid: Grid, store: CellStore) -> list[Option]:
     """Return the options on either frontier of each method, on the split for choosing."""
-    options = list_options(scale)
+    options = list_options(grid)
     chosen: list[Option] = []
     for method in FRONTIER_METHODS:
         points = [
@@ -156,9 +156,9 @@ def find_min_budget(
     return min(costs, default=None)
 
 
-def get_largest_size(scale: Scale) -> Size:
+def get_largest_size(grid: Grid) -> Size:
     """Return the size of the largest crowd of figure 2."""
-    return scale.make_small_size(scale.users[-1])
+    return grid.make_small_size(grid.users[-1])
 
 
 def read_tuning_point(option: Option, store: CellStore) -> BudgetPoint | None:
@@ -189,17 +189,17 @@ class Frontier(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of the split on which options are chosen."""
-        return list(dict.fromkeys(option.tuning_cell for option in list_options(self.scale)))
+        return list(dict.fromkeys(option.tuning_cell for option in list_options(self.grid)))
 
     def list_next_cells(self) -> list[Cell]:
         """Return the chosen options on the reported splits, and the public methods."""
-        chosen = [option.make_cell for option in choose_options(self.scale, self.store)]
-        return self.scale.list_cells([*chosen, *self._public_families])
+        chosen = [option.make_cell for option in choose_options(self.grid, self.store)]
+        return self.grid.list_cells([*chosen, *self._public_families])
 
     @property
     def _public_families(self) -> tuple[Family, Family]:
-        size = get_largest_size(self.scale)
-        return self.scale.build_mf(size), self.scale.build_popularity(size)
+        size = get_largest_size(self.grid)
+        return self.grid.build_mf(size), self.grid.build_popularity(size)
 
     def build_tables(self) -> list[Table]:
         """Build a table of the chosen options, and one of the budgets for each quality."""
@@ -226,7 +226,7 @@ class Frontier(Experiment):
     def _read_points(self) -> list[BudgetPoint]:
         """Return the chosen options with their qualities on the reported splits."""
         points = []
-        for option in choose_options(self.scale, self.store):
+        for option in choose_options(self.grid, self.store):
             interval = self.reader.read_interval(option.make_cell)
             if interval is not None:
                 spent = self.reader.read_budget(option.make_cell)
@@ -237,7 +237,7 @@ class Frontier(Experiment):
         self, points: Sequence[BudgetPoint], method: Method, view: View
     ) -> list[tuple[float, Interval | None]]:
         """Return the points that were chosen for a view, even if others are better now."""
-        options = [option for option in list_options(self.scale) if option.method == method]
+        options = [option for option in list_options(self.grid) if option.method == method]
         # Repeat the choice on the tuning split. The reported qualities must not decide which points
         # are drawn.
         tried = [point for option in options if (point := read_tuning_point(option, self.store))]
@@ -266,8 +266,8 @@ class Frontier(Experiment):
                 )
             )  # fmt: skip
         headings = ("method", "eps", "k", "T", "F", "alpha", "local", "central", "HR@10")
-        size = get_largest_size(self.scale)
-        users, _ = self.scale.count_users_and_items(size)
+        size = get_largest_size(self.grid)
+        users, _ = self.grid.count_users_and_items(size)
         chosen = (
             f"Settings were chosen on the subset and split of seed {TUNING_SEED}; these numbers "
             "are of other splits of another subset. Central: delta "

@@ -11,9 +11,9 @@ import numpy as np
 
 from sottovoce_lab.paper.cell_rows import CellRow, list_cell_rows, read_metric, select_rows
 from sottovoce_lab.paper.cells import Cell, Size
+from sottovoce_lab.paper.grid import PAPER_EPSILON, Family
 from sottovoce_lab.paper.paper_numbers import FIGURE2, FIGURE2_NOTE, FIGURE3, TABLE4, TABLE5
 from sottovoce_lab.paper.plots import draw_crowd_panels, draw_curve
-from sottovoce_lab.paper.scale import PAPER_EPSILON, Family
 from sottovoce_lab.paper.tables import (
     MAIN_METRIC,
     NO_VALUE,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # Other values of settings that the paper states roughly or not at all. Each is tried with the
-# scales that follow it, on the same number of splits as the preset.
+# initial scales that follow it, on the same number of splits as the preset.
 OTHER_SETTINGS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
     ("learning_rate", (5e-4, 2e-3), (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ("alpha", (4.0, 40.0), (0.01, 0.1, 0.3, 1.0)),
@@ -42,8 +42,8 @@ EPOCHS_SHOWN = (1, 5, 10, 20, 30)
 CURVE_COLOURS = ("#1b6ca8", "#b3402a", "#2a7d4f")
 SEARCH_NOTE = (
     "Distance: the mean absolute difference of HR@10 from the nine cells of the paper's Table 4. A "
-    "search by HR@10 would choose the scale with the largest mean; the preset has the one with the "
-    "least distance on the splits of the search."
+    "search by HR@10 would choose the initial scale with the largest mean; the preset has the one "
+    "with the least distance on the splits of the search."
 )
 
 
@@ -55,11 +55,11 @@ class Crowds:
     """Users and items of Table 4, in its order."""
     reports: int
     """k of Table 4."""
-    scales: Sequence[float]
+    initial_scales: Sequence[float]
     seeds: range
     """Seeds of the reported splits."""
     search_seeds: range
-    """Seeds of the splits on which the scale is searched."""
+    """Seeds of the splits on which the initial scale is searched."""
     paper_users: Mapping[int | None, int | None]
     """The number of users in the paper for each number of users of the run."""
 
@@ -72,64 +72,64 @@ class InitialScaleSearch(Experiment):
     figure_size = (9.0, 3.5)
 
     def list_cells(self) -> list[Cell]:
-        """Return Table 4, Figures 2 and 3 and the full set at each scale, and the search."""
-        scale, cells = self.scale, []
-        for initial_scale in scale.initial_scales:
+        """Return the cells of the search, and of the experiments with each initial scale."""
+        grid, cells = self.grid, []
+        for initial_scale in grid.initial_scales:
             table4 = [self._build(size, initial_scale) for size in self._list_sizes()]
             figure2 = [
-                self._build(scale.make_small_size(users), initial_scale, epsilon, k)
-                for users, epsilon, k in product(scale.users, scale.epsilons, scale.reports)
+                self._build(grid.make_small_size(users), initial_scale, epsilon, k)
+                for users, epsilon, k in product(grid.users, grid.epsilons, grid.reports)
             ]
             figure3 = [
                 self._build(
-                    scale.make_small_size(users),
+                    grid.make_small_size(users),
                     initial_scale,
                     k=k,
-                    epochs=scale.curve_epochs,
+                    epochs=grid.curve_epochs,
                     curve=True,
                 )
-                for users, k in product(scale.curve_users, scale.curve_reports)
+                for users, k in product(grid.curve_users, grid.curve_reports)
             ]
             full = [
-                self._build(scale.full, initial_scale, k=k, split=scale.splits[-1])
-                for k in scale.full_reports
+                self._build(grid.full, initial_scale, k=k, split=grid.splits[-1])
+                for k in grid.full_reports
             ]
-            cells += [family(seed) for family in table4 for seed in scale.search_seeds]
-            cells += scale.list_cells([*table4, *figure2, *figure3, *full])
+            cells += [family(seed) for family in table4 for seed in grid.search_seeds]
+            cells += grid.list_cells([*table4, *figure2, *figure3, *full])
         for setting, values, initial_scales in OTHER_SETTINGS:
             for value, initial_scale in product(values, initial_scales):
-                if initial_scale in scale.initial_scales:
+                if initial_scale in grid.initial_scales:
                     cells += [
                         self._build(size, initial_scale, **dict[str, Any]({setting: value}))(seed)
                         for size in self._list_sizes()
-                        for seed in _shorten(scale.search_seeds, scale.seeds)
+                        for seed in _shorten(grid.search_seeds, grid.seeds)
                     ]
         return list(dict.fromkeys(cells))
 
     def build_tables(self) -> list[Table]:
-        """Build the tables of the search, of each experiment by scale, and of other settings."""
+        """Build the tables of the search, of experiments by initial scale, and of other values."""
         rows, crowds = list_cell_rows(self.list_cells(), self.store), self._describe_crowds()
         return build_tables(rows, crowds)
 
     def draw(self, figure: Figure) -> None:
-        """Draw HR@10 of Table 4 by scale, in a panel for each crowd."""
-        sizes, k = self._list_sizes(), self.scale.table4_reports
+        """Draw HR@10 of Table 4 by initial scale, in a panel for each crowd."""
+        sizes, k = self._list_sizes(), self.grid.table4_reports
 
         def draw_panel(axes: Any, users: int, _: int) -> None:
             for size, colour in zip(
                 (size for size in sizes if size.users == users), CURVE_COLOURS, strict=False
             ):
                 points = [
-                    (scale, self.reader.read_interval(self._build(size, scale)))
-                    for scale in self.scale.initial_scales
+                    (initial_scale, self.reader.read_interval(self._build(size, initial_scale)))
+                    for initial_scale in self.grid.initial_scales
                 ]
-                draw_curve(axes, points, f"{self.scale.format_items(size)} items", colour)
-                paper = TABLE4.get((self.scale.find_paper_users(size), size.items))
+                draw_curve(axes, points, f"{self.grid.format_items(size)} items", colour)
+                paper = TABLE4.get((self.grid.find_paper_users(size), size.items))
                 if paper is not None:
                     axes.axhline(paper, linestyle="--", linewidth=1, color=colour)
             axes.set(xscale="log")
 
-        crowds = {users: f"{users:,}" for users in self.scale.users}
+        crowds = {users: f"{users:,}" for users in self.grid.users}
         draw_crowd_panels(figure, crowds, [k], "initial_scale (dashed: the paper)", draw_panel)
 
     def _build(
@@ -140,23 +140,23 @@ class InitialScaleSearch(Experiment):
         k: int | None = None,
         **changes: Any,
     ) -> Family:
-        k = self.scale.table4_reports if k is None else k
-        return self.scale.build_training(
+        k = self.grid.table4_reports if k is None else k
+        return self.grid.build_training(
             "paper", size, epsilon, k, initial_scale=initial_scale, **changes
         )
 
     def _list_sizes(self) -> list[Size]:
-        return [Size(*size) for size in product(self.scale.users, self.scale.items)]
+        return [Size(*size) for size in product(self.grid.users, self.grid.items)]
 
     def _describe_crowds(self) -> Crowds:
-        sizes, scale = self._list_sizes(), self.scale
+        sizes, grid = self._list_sizes(), self.grid
         return Crowds(
             [(size.users, size.items) for size in sizes],
-            scale.table4_reports,
-            scale.initial_scales,
-            scale.seeds,
-            scale.search_seeds,
-            {size.users: scale.find_paper_users(size) for size in sizes},
+            grid.table4_reports,
+            grid.initial_scales,
+            grid.seeds,
+            grid.search_seeds,
+            {size.users: grid.find_paper_users(size) for size in sizes},
         )
 
 
@@ -211,22 +211,26 @@ def _measure_distance(
 
 def _tabulate_search(rows: Sequence[CellRow], crowds: Crowds) -> Table:
     table_rows, records = [], []
-    for scale in crowds.scales:
+    for initial_scale in crowds.initial_scales:
         numbers = []
         for seeds in (crowds.search_seeds, crowds.seeds):
-            own = select_rows(rows, initial_scale=scale, seed=seeds)
+            own = select_rows(rows, initial_scale=initial_scale, seed=seeds)
             distance, mean, _ = _measure_distance(own, crowds)
             numbers += [format_number(distance), format_number(mean)]
             if mean is not None:
-                about = {"initial_scale": scale, "first_seed": seeds[0], "seeds": len(seeds)}
+                about = {
+                    "initial_scale": initial_scale,
+                    "first_seed": seeds[0],
+                    "seeds": len(seeds),
+                }
                 records.append({**about, "distance": distance, "mean": mean})
-        table_rows.append((f"{scale:g}", *numbers))
+        table_rows.append((f"{initial_scale:g}", *numbers))
     headings = (
         "initial_scale", "distance, search", "mean HR@10, search", "distance, reported",
         "mean HR@10, reported",
     )  # fmt: skip
     title = (
-        f"Search: Table 4 by the scale at which V begins; splits of seeds {crowds.search_seeds[0]} "
+        f"Search: Table 4 by initial scale; splits of seeds {crowds.search_seeds[0]} "
         f"to {crowds.search_seeds[-1]}, and those that are reported"
     )
     return Table("initial-scale", title, headings, table_rows, records, [SEARCH_NOTE])
@@ -241,29 +245,29 @@ def _tabulate_by_scale(
     notes: Sequence[str] = (),
     show: Callable[..., str] = format_interval,
 ) -> Table:
-    """Build a table with a column for each scale.
+    """Build a table with a column for each initial scale.
 
     Args:
         name: Name of the table.
         title: Its title.
         headings: Headings of the columns before that of the paper.
         places: For each row the values of these columns, the paper's number, the cells at all
-            scales, and the metric.
-        crowds: The scales and seeds.
+            initial scales, and the metric.
+        crowds: The initial scales and seeds.
         notes: Sentences below the table.
         show: Formats an interval.
     """
     table_rows, records = [], []
     for labels, paper, cells, metric in places:
         intervals = [
-            read_metric(select_rows(cells, initial_scale=scale, seed=crowds.seeds), metric)
-            for scale in crowds.scales
+            read_metric(select_rows(cells, initial_scale=initial_scale, seed=crowds.seeds), metric)
+            for initial_scale in crowds.initial_scales
         ]
         table_rows.append((*labels, format_number(paper), *map(show, intervals)))
         about = {**dict(zip(headings, labels, strict=True)), "paper": paper}
-        for scale, interval in zip(crowds.scales, intervals, strict=True):
-            records += make_records(interval, **about, initial_scale=scale)
-    scales = (f"{scale:g}" for scale in crowds.scales)
+        for initial_scale, interval in zip(crowds.initial_scales, intervals, strict=True):
+            records += make_records(interval, **about, initial_scale=initial_scale)
+    scales = (f"{initial_scale:g}" for initial_scale in crowds.initial_scales)
     return Table(name, title, (*headings, "paper", *scales), table_rows, records, list(notes))
 
 
@@ -364,16 +368,20 @@ def _tabulate_other_settings(rows: Sequence[CellRow], crowds: Crowds) -> Table:
         for value in sorted({*values, PRESET_SETTINGS[setting]}):
             distances = []
             others = {name: v for name, v in PRESET_SETTINGS.items() if name != setting}
-            for scale in crowds.scales:
+            for initial_scale in crowds.initial_scales:
                 own = select_rows(
-                    rows, initial_scale=scale, seed=seeds, **others, **{setting: value}
+                    rows, initial_scale=initial_scale, seed=seeds, **others, **{setting: value}
                 )
                 distance, mean, _ = _measure_distance(own, crowds)
                 distances.append(format_number(distance, 3))
                 if mean is not None:
-                    about = {"setting": setting, "value": value, "initial_scale": scale}
+                    about = {"setting": setting, "value": value, "initial_scale": initial_scale}
                     records.append({**about, "distance": distance, "mean": mean})
             table_rows.append((setting, f"{value:g}", *distances))
-    headings = ("setting", "value", *(f"{scale:g}" for scale in crowds.scales))
+    headings = (
+        "setting",
+        "value",
+        *(f"{initial_scale:g}" for initial_scale in crowds.initial_scales),
+    )
     title = f"Other settings: distance from Table 4 by initial_scale, {len(seeds)} splits"
     return Table("initial-scale-others", title, headings, table_rows, records)

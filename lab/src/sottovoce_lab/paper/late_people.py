@@ -18,9 +18,9 @@ from sottovoce.simulation.evaluation.ranking import Ranks, rank_hidden
 from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce.training import Budget
 from sottovoce_lab.paper.cells import COMPARED_METHODS, Cell
+from sottovoce_lab.paper.grid import PAPER_EPSILON, Family
 from sottovoce_lab.paper.plots import draw_bars
 from sottovoce_lab.paper.published_models import PublishedModel
-from sottovoce_lab.paper.scale import PAPER_EPSILON, Family
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
     Experiment,
@@ -123,7 +123,7 @@ class LatePeopleExperiment(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of all methods."""
-        return self.scale.list_cells(self._build_families().values())
+        return self.grid.list_cells(self._build_families().values())
 
     def build_tables(self) -> list[Table]:
         """Build a table with a row for each method."""
@@ -170,8 +170,8 @@ class LatePeopleExperiment(Experiment):
 
     def _build_families(self) -> dict[str, Family]:
         # Settings are those for the people who report, without the late ones.
-        people = self.scale.people
-        reporting = replace(self.scale, people=people - count_late_people(people))
+        people = self.grid.people
+        reporting = replace(self.grid, people=people - count_late_people(people))
         k, full = reporting.full_reports[0], reporting.full
         paper, ours = (
             reporting.build_training(method, full, PAPER_EPSILON, k) for method in COMPARED_METHODS
@@ -191,12 +191,12 @@ class LatePeopleExperiment(Experiment):
         return {label: _test_on_late_people(family) for label, family in families.items()}
 
     def _make_note(self) -> str:
-        late = count_late_people(self.scale.people)
+        late = count_late_people(self.grid.people)
         return (
             f"{late:,} people, drawn by the seed, are in no training. A device that has 80% of its "
             "history solves its vector for the published model and ranks the whole catalogue "
             "without what it has, to find the other 20%. It sends nothing: budgets are of the "
-            f"{self.scale.people - late:,} others. Recall@k is divided by min(k, hidden "
+            f"{self.grid.people - late:,} others. Recall@k is divided by min(k, hidden "
             "items), NDCG@100 by the best possible."
         )
 

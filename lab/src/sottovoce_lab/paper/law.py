@@ -1,11 +1,14 @@
 """The law: quality as a function of people, reports, budget and catalogue. Not in the paper.
 
-N people make k reports each about M items, and the share `gain` of every report is signal. So what
-a server learns about an item grows with the signal `z = N k gain^2 / M`. Quality is a curve of z
-through a few knots. It rises at once with popularity, and much later with tastes.
+N people make k reports each, so there are N k reports about M items. The share `gain` of every
+report is signal. So what a server learns about an item grows with the signal `z = N k gain^2 / M`.
+Quality is a curve of z through a few knots. With a small z a model learns which items are popular.
+It learns tastes only with a much larger z.
 
-If there are only a few reports of a large epsilon, quality is lower than z says, because the models
-of the first epochs are made of single reports. So z is divided by `1 + (few / reports)^power`.
+A large epsilon can give a large z with few reports. Then quality is lower than the curve, because
+the models of the first epochs come from single reports. So z is divided by
+`1 + (few / reports)^power`, where `reports` counts the reports of all people, and the numbers `few`
+and `power` are fitted.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ FITTED_NUMBERS = KNOT_COUNT + 2
 LOG_FEW_RANGE = (0.0, 15.0)
 # Smallest and largest power.
 POWER_RANGE = (0.3, 3.0)
-# Numbers start at least this far from the ends of their ranges.
+# The fit starts at least this far from the ends of all ranges.
 START_MARGIN = 1e-6
-# Precision of ln z to which a signal is found.
+# `Law.find_signal` stops when it knows ln z this precisely.
 LOG_SIGNAL_PRECISION = 1e-6
 
 
@@ -96,7 +99,7 @@ class Law:
         return float(_evaluate(*args))
 
     def find_signal(self, quality: float, reports: float = inf) -> float | None:
-        """Return the least signal for a quality, or None where none was measured."""
+        """Return the least signal that gives a quality, or None if no measured signal gives it."""
         low, high = self.knots[0], self.knots[-1]
         if self.predict_quality(exp(high), reports) < quality:
             return None

@@ -13,8 +13,8 @@ from sottovoce.core.loudest import estimate_gain
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import plan_training
 from sottovoce_lab.paper.cells import Cell, Size
+from sottovoce_lab.paper.grid import PAPER_FACTORS, TUNING_SEED, Family, get_subset_seed
 from sottovoce_lab.paper.law import FITTED_NUMBERS, Law, Measurement
-from sottovoce_lab.paper.scale import PAPER_FACTORS, TUNING_SEED, Family, get_subset_seed
 from sottovoce_lab.paper.tables import (
     NO_VALUE,
     Experiment,
@@ -88,7 +88,7 @@ class LawExperiment(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of the points that are small enough to be simulated."""
-        points = [point for point in self._list_points() if point.people <= self.scale.max_people]
+        points = [point for point in self._list_points() if point.people <= self.grid.max_people]
         fitted = [
             self._build_family(point)(seed)
             for point in points
@@ -96,7 +96,7 @@ class LawExperiment(Experiment):
             for seed in FITTING_SEEDS
         ]
         checked = [self._build_family(point) for point in points if point.use == "checked"]
-        return [*fitted, *self.scale.list_cells([*checked, *self._build_levels().values()])]
+        return [*fitted, *self.grid.list_cells([*checked, *self._build_levels().values()])]
 
     def build_tables(self) -> list[Table]:
         """Build the table of checks, and that of the budgets that reach each level."""
@@ -117,7 +117,7 @@ class LawExperiment(Experiment):
             if (interval := self.reader.read_interval(self._build_family(point)))
         }
         max_people = max(p.people for p in points if p in measured or p.people <= MIN_PEOPLE_DRAWN)
-        min_people = MIN_REPORTS_PER_ITEM * self.scale.about.items
+        min_people = MIN_REPORTS_PER_ITEM * self.grid.about.items
         people = np.geomspace(min_people, max_people, PEOPLE_STEPS)
         epsilons = np.linspace(*EPSILONS_DRAWN, EPSILON_STEPS)
         max_signal = max([exp(law.knots[-1]), *map(self._compute_point_signal, measured)])
@@ -148,38 +148,36 @@ class LawExperiment(Experiment):
     def _list_points(self) -> list[Point]:
         points = []
         populations: dict[Use, tuple[int, ...]] = {
-            "fitted": self.scale.fitted_people,
-            "checked": self.scale.checked_people,
+            "fitted": self.grid.fitted_people,
+            "checked": self.grid.checked_people,
         }
-        k = self.scale.full_reports[0]
+        k = self.grid.full_reports[0]
         for use, counts in populations.items():
             for people in counts:
                 points += [Point(people, epsilon, 1, use) for epsilon in EPSILONS[use]]
-                if people <= self.scale.people:
+                if people <= self.grid.people:
                     points.append(Point(people, 2.5, k, use, once=False))
         return [point for point in points if self._can_learn(point)]
 
     def _can_learn(self, point: Point) -> bool:
         """Return whether the law applies: the crowd can learn something."""
         # No crowd of a quick run is as large, so a quick run takes all points.
-        enough = self._count_reports(point) >= MIN_REPORTS_PER_ITEM * self.scale.about.items
-        return self.scale.about.quick or (
-            enough and self._compute_point_signal(point) >= MIN_SIGNAL
-        )
+        enough = self._count_reports(point) >= MIN_REPORTS_PER_ITEM * self.grid.about.items
+        return self.grid.about.quick or (enough and self._compute_point_signal(point) >= MIN_SIGNAL)
 
     def _build_family(self, point: Point) -> Family:
-        full = self.scale.full
-        size = full if point.people >= self.scale.people else Size(point.people)
+        full = self.grid.full
+        size = full if point.people >= self.grid.people else Size(point.people)
         settings = plan_training(
             point.people,
-            self.scale.about.items,
+            self.grid.about.items,
             epsilon=point.epsilon,
             reports=point.reports,
-            epochs=self.scale.epochs,
+            epochs=self.grid.epochs,
             lifetime=1 if point.once else None,
         )
         # People beyond those of the data are resampled from them.
-        resample = point.people if point.people > self.scale.people else None
+        resample = point.people if point.people > self.grid.people else None
 
         def build_cell(seed: int) -> Cell:
             cell = Cell.from_settings("loudest", size, settings, seed, draw=get_subset_seed(seed))
@@ -189,17 +187,17 @@ class LawExperiment(Experiment):
 
     def _build_levels(self) -> dict[str, Family]:
         """Return the levels of quality to compare with. None of them is private."""
-        full = self.scale.full
-        few_factors = self.scale.build_mf(full, factors=PAPER_FACTORS)
+        full = self.grid.full
+        few_factors = self.grid.build_mf(full, factors=PAPER_FACTORS)
         return {
-            "popularity": self.scale.build_popularity(full),
+            "popularity": self.grid.build_popularity(full),
             f"{PAPER_FACTORS} factors, not private": few_factors,
-            f"{ALS_SHARE:.0%} of ALS-{ALS_FACTORS}": self.scale.build_mf(full, factors=ALS_FACTORS),
+            f"{ALS_SHARE:.0%} of ALS-{ALS_FACTORS}": self.grid.build_mf(full, factors=ALS_FACTORS),
         }
 
     def _compute_signal(self, people: float, epsilon: float, reports: float) -> float:
         """Return z of this many people with this many reports each."""
-        items = self.scale.about.items
+        items = self.grid.about.items
         return people * reports * estimate_gain(epsilon, items) ** 2 / items
 
     def _compute_point_signal(self, point: Point) -> float:
@@ -207,7 +205,7 @@ class LawExperiment(Experiment):
 
     def _count_reports(self, point: Point) -> int:
         """Return the number of reports of all people in the whole training."""
-        return point.people * point.reports * (1 if point.once else self.scale.epochs)
+        return point.people * point.reports * (1 if point.once else self.grid.epochs)
 
     def _fit(self) -> Law | None:
         measurements = []
@@ -236,7 +234,7 @@ class LawExperiment(Experiment):
                 misses.append(abs(miss))
             about = {"people": point.people, "epsilon": point.epsilon, "reports": point.reports}
             records += make_records(interval, **about, signal=z, predicted=predicted)
-            reports = "1" if point.once else f"{point.reports} x {self.scale.epochs}"
+            reports = "1" if point.once else f"{point.reports} x {self.grid.epochs}"
             predicted_text = NO_VALUE if predicted is None else f"{predicted:.4f}"
             rows.append(
                 (
@@ -267,7 +265,7 @@ class LawExperiment(Experiment):
             f"{height:.3f} at {exp(knot):,.3g}"
             for knot, height in zip(law.knots, law.heights, strict=True)
         )
-        min_reports = MIN_REPORTS_PER_ITEM * self.scale.about.items
+        min_reports = MIN_REPORTS_PER_ITEM * self.grid.about.items
         numbers = (
             f"The curve: {knots}. A few reports count for less, by 1 + ({law.few:,.0f} / "
             f"reports)^{law.power:.2f}: {law.compute_loss(min_reports):.2g} times less at "
@@ -286,8 +284,8 @@ class LawExperiment(Experiment):
             for label, level in levels.items()
         }
         rows, records = [], []
-        populations = (*self.scale.fitted_people, *self.scale.checked_people)
-        min_people = MIN_REPORTS_PER_ITEM * self.scale.about.items
+        populations = (*self.grid.fitted_people, *self.grid.checked_people)
+        min_people = MIN_REPORTS_PER_ITEM * self.grid.about.items
         for people in sorted(n for n in populations if n >= min_people):
             row = [f"{people:,}"]
             for label, target in targets.items():

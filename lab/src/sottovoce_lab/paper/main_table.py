@@ -12,8 +12,7 @@ from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Budget
 from sottovoce_lab.paper.bootstrap import RESAMPLE_COUNT, Difference
 from sottovoce_lab.paper.cells import Cell, SideKind
-from sottovoce_lab.paper.plots import draw_bars
-from sottovoce_lab.paper.scale import (
+from sottovoce_lab.paper.grid import (
     ALS_BY_METRIC,
     EASE_RIDGE_BY_METRIC,
     PAPER_EPSILON,
@@ -21,6 +20,7 @@ from sottovoce_lab.paper.scale import (
     add_side_information,
     compute_delta,
 )
+from sottovoce_lab.paper.plots import draw_bars
 from sottovoce_lab.paper.tables import (
     NO_VALUE,
     Experiment,
@@ -81,17 +81,17 @@ class MainTable(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of all rows, each once."""
-        rows = (row for split in self.scale.splits for row in self._rows[split])
-        return list(dict.fromkeys(self.scale.list_cells(row.family for row in rows)))
+        rows = (row for split in self.grid.splits for row in self._rows[split])
+        return list(dict.fromkeys(self.grid.list_cells(row.family for row in rows)))
 
     def build_tables(self) -> list[Table]:
         """Build a table for each rule by which an interaction is left out."""
-        return [self._build_table(split) for split in self.scale.splits]
+        return [self._build_table(split) for split in self.grid.splits]
 
     def draw(self, figure: Figure) -> None:
         """Draw a bar for each method and metric."""
-        panels = figure.subplots(len(self.scale.splits), squeeze=False)[:, 0]
-        for axes, split in zip(panels, self.scale.splits, strict=True):
+        panels = figure.subplots(len(self.grid.splits), squeeze=False)[:, 0]
+        for axes, split in zip(panels, self.grid.splits, strict=True):
             rows = self._rows[split]
             series = {
                 label: [self._read_interval(row, metric) for row in rows]
@@ -106,7 +106,7 @@ class MainTable(Experiment):
         for row in self._rows[split]:
             numbers: list[str] = []
             spent = self.reader.read_budget(row.family)
-            delta = row.family(0).options.get("delta", compute_delta(self.scale.people))
+            delta = row.family(0).options.get("delta", compute_delta(self.grid.people))
             about = {"method": row.label, "split": split}
             for metric in METRIC_LABELS:
                 mean = self._read_interval(row, metric)
@@ -132,21 +132,21 @@ class MainTable(Experiment):
             heading for label in METRIC_LABELS.values() for heading in (label, "- popularity")
         ]
         headings = ("method", *measured, "local", "central", "delta")
-        users = f"{self.scale.format_users(self.scale.full)} users"
+        users = f"{self.grid.format_users(self.grid.full)} users"
         title = f"{self.title}: {users}, {split} interaction left out"
         return Table(f"{self.name}-{split}", title, headings, rows, records, [MAIN_NOTE])
 
     @cached_property
     def _rows(self) -> dict[SplitRule, list[Row]]:
         # Cached, because planning a budget takes a while.
-        return {split: self._list_rows(split) for split in self.scale.splits}
+        return {split: self._list_rows(split) for split in self.grid.splits}
 
     def _list_rows(self, split: SplitRule) -> list[Row]:
         """Return the rows from small budgets to large ones, and then those without privacy."""
-        scale, full = self.scale, self.scale.full
+        grid, full = self.grid, self.grid.full
         kinds: tuple[SideKind, ...] = ("tags",) if split == "random" else ("tags", "both")
-        kinds = kinds if scale.about.tags else ()
-        popularity = add_side_information(scale.build_popularity(full, split), *kinds[:1])
+        kinds = kinds if grid.about.tags else ()
+        popularity = add_side_information(grid.build_popularity(full, split), *kinds[:1])
         rows = [
             Row("random", lambda seed: Cell.from_parameters("random", full, seed, split=split)),
             Row("popularity", popularity),
@@ -156,33 +156,33 @@ class MainTable(Experiment):
             # Side information is tested with budgets that are only local.
             tested = kinds if central is None else ()
             spend = Budget(local=local, central=central)
-            family = add_side_information(scale.build_for_budget(full, spend, split=split), *tested)
+            family = add_side_information(grid.build_for_budget(full, spend, split=split), *tested)
             label = f"ours, budget {local:g}" + (
                 "" if central is None else f", central {central:g}"
             )
             rows.append(Row(label, family))
             rows += [Row(f"{label}, {SIDE_LABELS[kind]}", family, kind) for kind in tested]
-        k, largest = scale.full_reports[0], scale.local_budgets[-1]
-        setup = f"eps {PAPER_EPSILON:g}, k {k}, T {scale.epochs}"
-        ours = scale.build_training("loudest", full, PAPER_EPSILON, k, split=split)
-        paper = scale.build_training("paper", full, PAPER_EPSILON, k, split=split)
-        planned = scale.build_for_budget(full, Budget(local=largest), split=split)
+        k, largest = grid.full_reports[0], grid.local_budgets[-1]
+        setup = f"eps {PAPER_EPSILON:g}, k {k}, T {grid.epochs}"
+        ours = grid.build_training("loudest", full, PAPER_EPSILON, k, split=split)
+        paper = grid.build_training("paper", full, PAPER_EPSILON, k, split=split)
+        planned = grid.build_for_budget(full, Budget(local=largest), split=split)
         rows += [
-            Row("DP-ALS, trusted", scale.build_dp_als(full, TRUSTED_EPSILON, split)),
+            Row("DP-ALS, trusted", grid.build_dp_als(full, TRUSTED_EPSILON, split)),
             Row(f"ours, {setup}", ours),
             Row(f"preset paper, {setup}", paper),
             Row(f"ours, budget {largest:g}", planned),
-            Row("MF-NP", scale.build_mf(full, split)),
+            Row("MF-NP", grid.build_mf(full, split)),
             *self._list_tuned_rows(split),
         ]
         return [replace(row, family=rank_in_catalogue(row.family)) for row in rows]
 
     def _list_tuned_rows(self, split: SplitRule) -> Iterator[Row]:
         """Yield a row for each tuned baseline and metric, or one if both have the same setting."""
-        full = self.scale.full
+        full = self.grid.full
         for metric in TUNING_METRICS:
-            als = self.scale.build_mf(full, split, **ALS_BY_METRIC[metric])
-            ease = self.scale.build_ease(full, EASE_RIDGE_BY_METRIC[metric], split)
+            als = self.grid.build_mf(full, split, **ALS_BY_METRIC[metric])
+            ease = self.grid.build_ease(full, EASE_RIDGE_BY_METRIC[metric], split)
             for name, settings, family in (
                 ("ALS", ALS_BY_METRIC, als), ("EASE", EASE_RIDGE_BY_METRIC, ease),
             ):  # fmt: skip
@@ -207,7 +207,7 @@ class MainTable(Experiment):
         )
         pairs = [
             (ours, theirs)
-            for seed in self.scale.seeds
+            for seed in self.grid.seeds
             if (ours := self.store.get(row.family(seed)))
             and (theirs := self.store.get(popularity.family(seed)))
         ]

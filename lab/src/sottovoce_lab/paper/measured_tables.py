@@ -6,29 +6,45 @@ settings stand in it as they were when it was measured, so no table changes with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sottovoce.characters import pluralize
+from sottovoce.core import Named
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
 from sottovoce_lab.paper.frontier import NAME_COUNTING, TARGET_QUALITIES, VIEWS
 from sottovoce_lab.paper.main_table import MAX_CENTRAL_EPSILON, METRIC_LABELS
 from sottovoce_lab.paper.tables import (
+    METHOD_LABELS,
     NO_VALUE,
     Table,
     format_budget,
     format_interval,
     make_records,
 )
+from sottovoce_lab.replay.rivals import FROZEN_NAME, MODEL_NAME, PLAIN_SUFFIX
 
 # The data sets of the main table, by the number of their people in the report.
 MAIN_DATA = {"75,040": "netflix-75k", "40,000": "netflix-fresh-40k"}
 # The numbers of all replays of the Netflix subset.
 REPLAY_FILE = "replay-netflix-75k.csv"
+# Models of a replay that depend on its plan; the others are baselines.
+OWN_REPLAY_MODELS = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX)
 # Rows of these methods are what reports add to popularity.
 OWN_PREFIX = "ours"
+# Parts of labels in the files, and what the report calls them everywhere.
+REPORT_LABELS = {
+    "FMF-LDP (preset paper)": "preset paper",
+    "FMF-LDP (preset paper, alpha 4)": "preset paper, alpha 4",
+    "paper, coordinate": "preset paper",
+    "loudest": OWN_PREFIX,
+    "private popularity": "popularity by signs",
+    "items by name: counts": "by name, counted",
+    "items by name: ALS": "by name, factorised",
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,7 @@ class Pivot:
         ]  # fmt: skip
         keys = dict.fromkeys(tuple(row[key] for key in self.keys) for row in records)
         lines = [
-            (*key, *budgets, *numbers)
+            (*map(_format_key, key), *budgets, *numbers)
             for key in keys
             for own in [select_rows(records, **dict(zip(self.keys, key, strict=True)))]
             for numbers in [[self._format(select_rows(own, **w)) for w in self.columns.values()]]
@@ -78,6 +94,16 @@ class Pivot:
             return f"{difference} ({low} to {high})"
         interval = Interval.from_values([float(value) for value in row["values"].split()])
         return f"{interval.mean:.3f}" if self.means_only else format_interval(interval)
+
+
+def _format_key(text: str) -> str:
+    """Return a number with thousands separated, and a label as the report calls it."""
+    try:
+        return f"{float(text):,g}"
+    except ValueError:
+        for part, label in REPORT_LABELS.items():
+            text = text.replace(part, label)
+        return text
 
 
 def _format_budgets(rows: Sequence[CellRow]) -> tuple[str, ...]:
@@ -106,7 +132,8 @@ class Targets:
             (f"{target:.2f}", *(self._find_budgets(points, method, target) for method in methods))
             for target in TARGET_QUALITIES
         ]
-        return Table(name, name, ("HR@10", *methods), lines, [{"rows": len(lines)}])
+        headings = ("HR@10", *(_format_key(METHOD_LABELS[method]) for method in methods))
+        return Table(name, name, headings, lines, [{"rows": len(lines)}])
 
     def _find_budgets(self, points: Sequence[CellRow], method: str, target: float) -> str:
         """Return the local and in brackets the central budget, or nothing if out of reach."""
@@ -120,12 +147,22 @@ class Targets:
         return local if method == NAME_COUNTING else f"{local} ({central})"
 
 
-def list_replay_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the numbers of the later periods of a replay, from its JSON file.
+def list_replay_rows(replays: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the numbers of the later periods of replays of the same data, from their JSON files.
 
     Args:
-        replay: Content of a file of `sottovoce replay --json`.
+        replays: Contents of files of `sottovoce replay --json`. Baselines that are in several of
+            them are taken from the one with the most seeds. Frozen models are left out.
     """
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for replay in sorted(replays, key=lambda one: len(one["runs"]), reverse=True):
+        for row in _list_rows(replay):
+            rows.setdefault((row["plan"], row["model"], row["metric"]), row)
+    # Baselines, which have no plan, come last.
+    return sorted(rows.values(), key=lambda row: row["plan"] == "")
+
+
+def _list_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
     settings, runs = replay["settings"], replay["runs"]
     later = [
         [
@@ -137,14 +174,25 @@ def list_replay_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     rows = []
     for model, metrics in replay["later"].items():
-        for metric in metrics:
+        for metric in metrics if not model.startswith(FROZEN_NAME) else ():
             means = [
                 sum(one["quality"][model][metric] for one in periods) / len(periods)
                 for periods in later
             ]
-            about = {"half_life": f"{settings['half_life']:g}", "model": model, "metric": metric}
+            plan = _describe_plan(settings) if model in OWN_REPLAY_MODELS else ""
+            about = {"plan": plan, "model": model, "metric": metric}
             rows += make_records(Interval.from_values(means), **about)
     return rows
+
+
+def _describe_plan(settings: Mapping[str, Any]) -> str:
+    """Return what one person sends in a lifetime, as "names: 4 reports of eps 12.5"."""
+    subject = "names" if settings["mechanism"] == Named.name else "taste"
+    reports = settings["reports"] * (settings["lifetime"] or settings["epochs"])
+    text = f"{subject}: {pluralize(reports, 'report')} of eps {settings['epsilon']:.3g}"
+    if settings["dummies"]:
+        text += f", {settings['dummies']:,} dummies in an epoch"
+    return text
 
 
 def _list_main_pivots() -> dict[str, Pivot]:
@@ -190,16 +238,15 @@ PIVOTS: dict[str, Pivot | Targets] = {
         {f"epoch {n}": {"method": "loudest", "epoch": str(n)} for n in (1, 10, 20, 30)},
     ),
     "table5": Pivot(
-        ("table5.csv",), ("method",), {"latest": {"metric": "hr@10"}}, has_budgets=True
-    ),
-    "table5-time": Pivot(
-        ("table5-time.csv",),
+        ("table5.csv", "table5-time.csv"),
         ("method",),
         {
-            f"{split}{', with order' * (kind == 'time')}": {"split": split, "known": kind}
-            for split in ("latest", "date")
-            for kind in ("alone", "time")
+            "latest": {"metric": "hr@10"},
+            "latest, with order": {"split": "latest", "known": "time"},
+            "date": {"split": "date", "known": "alone"},
+            "date, with order": {"split": "date", "known": "time"},
         },
+        has_budgets=True,
     ),
     "equal-local": Pivot(
         ("equal-local.csv",),
@@ -227,9 +274,12 @@ PIVOTS: dict[str, Pivot | Targets] = {
         {f"fifth {n} of people": {"fifth": str(n)} for n in range(1, 6)},
     ),
     "people-item": Pivot(
-        ("people-item-kept.csv",),
+        ("people-item-kept.csv", "people-exposure.csv"),
         ("method",),
-        {f"fifth {n} of items": {"fifth": str(n)} for n in range(1, 6)},
+        {
+            **{f"fifth {n} of items": {"fifth": str(n)} for n in range(1, 6)},
+            "share of the catalogue": {"metric": "coverage@10"},
+        },
     ),
     "frontier": Targets(),
     "attacker": Pivot(
@@ -240,7 +290,7 @@ PIVOTS: dict[str, Pivot | Targets] = {
     ),
     "replay": Pivot(
         (REPLAY_FILE,),
-        ("model", "half_life"),
+        ("model", "plan"),
         {
             "HR@10 all": {"metric": "hr@10"},
             "HR@50 all": {"metric": "hr@50"},

@@ -40,6 +40,7 @@ from sottovoce_lab.paper.bootstrap import compute_resampled_means
 from sottovoce_lab.paper.cells import TRAINED_METHODS, Cell, Method, SideKind, TestKind
 from sottovoce_lab.paper.communication import measure_message_bytes
 from sottovoce_lab.paper.fifths import measure_fifths
+from sottovoce_lab.paper.grid import compute_delta
 from sottovoce_lab.paper.late_people import (
     count_late_people,
     hold_out_people,
@@ -51,7 +52,6 @@ from sottovoce_lab.paper.published_models import (
     PublishedModel,
     PublishedTraining,
 )
-from sottovoce_lab.paper.scale import compute_delta
 
 Float32 = NDArray[np.float32]
 

@@ -41,7 +41,7 @@ def draw_curve(
 
 
 def draw_level(axes: Any, interval: Interval | None, label: str) -> None:
-    """Draw the mean of a method without a budget as a dashed line."""
+    """Draw a dashed line at the mean of a method that is not private and so has no budget."""
     if interval is not None:
         colour = METHOD_COLOURS["mf" if label == "MF-NP" else "popularity"]
         axes.axhline(interval.mean, linestyle="--", linewidth=1, color=colour, label=label)
@@ -58,10 +58,10 @@ def draw_crowd_panels(
 
     Args:
         figure: Where to draw.
-        users: Number of users of each crowd, with its label.
+        users: A label for each crowd; the key is its number of users.
         reports: Numbers of reports in an epoch.
         x_label: Label of the shared horizontal axis.
-        draw: Fills the panel of these users and reports.
+        draw: Called as `draw(axes, users, reports)` to fill one panel.
     """
     panels: Any = figure.subplots(len(reports), len(users), sharex=True, sharey=True, squeeze=False)
     for panel_row, k in zip(panels, reports, strict=True):

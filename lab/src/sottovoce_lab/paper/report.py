@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from sottovoce.cli.figures import import_figure, save_figure
 from sottovoce.storage.files import write_atomically
 from sottovoce_lab.paper.cell_rows import format_csv, list_cell_rows
+from sottovoce_lab.paper.grid import Grid
 from sottovoce_lab.paper.runner import EXPERIMENTS
-from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.store import QUICK_SCALE, About, CellStore
 from sottovoce_lab.paper.tables import Experiment, Table
 
@@ -42,12 +42,12 @@ pre { background: #f4f4f4; padding: .8rem; overflow-x: auto }
 
 def write_report(store: CellStore) -> None:
     """Write the files of every requested experiment with results, and the page."""
-    scale, requested = Scale.from_about(store.about), store.read_requested()
+    grid, requested = Grid.from_about(store.about), store.read_requested()
     names, sections = [], []
     for name, experiment_class in EXPERIMENTS.items():
         if name not in requested:
             continue
-        experiment = experiment_class(scale, store)
+        experiment = experiment_class(grid, store)
         tables = [table for table in experiment.build_tables() if table.has_numbers]
         if tables:
             _write_numbers(store, experiment, tables)

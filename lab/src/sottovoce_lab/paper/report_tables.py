@@ -16,8 +16,8 @@ from pathlib import Path
 
 from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select_rows
 from sottovoce_lab.paper.claims import tabulate_claims
+from sottovoce_lab.paper.grid import Grid
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
-from sottovoce_lab.paper.main_table import METRIC_LABELS
 from sottovoce_lab.paper.measured_tables import (
     REPLAY_FILE,
     build_measured_tables,
@@ -25,9 +25,9 @@ from sottovoce_lab.paper.measured_tables import (
     list_replay_rows,
 )
 from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
-from sottovoce_lab.paper.scale import Scale
+from sottovoce_lab.paper.poisoning.names import REPORT_EPSILONS
 from sottovoce_lab.paper.store import read_about
-from sottovoce_lab.paper.tables import Table, format_interval
+from sottovoce_lab.paper.tables import Table
 
 DOCS = Path(__file__).parents[3] / "docs"
 REPORT = DOCS / "report.md"
@@ -46,32 +46,35 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     """Return the tables that are written from cells, by name."""
     cells = read_csv(folder / "initial-scale-cells.csv")
     curves = read_csv(folder / "initial-scale-curves.csv")
-    sizes = [(users, items) for users in Scale.users for items in Scale.items]
+    sizes = [(users, items) for users in Grid.users for items in Grid.items]
     crowds = Crowds(
-        sizes, Scale.table4_reports, Scale.initial_scales, REPORTED_SEEDS, Scale.search_seeds,
-        {users: users for users in Scale.users},
+        sizes, Grid.table4_reports, Grid.initial_scales, REPORTED_SEEDS, Grid.search_seeds,
+        {users: users for users in Grid.users},
     )  # fmt: skip
     tables = {table.name: table for table in build_tables([*cells, *curves], crowds)}
     claims = tabulate_claims(_select_preset(cells), _select_preset(curves))
-    main = _tabulate_main_preset(read_csv(folder / "main-preset-cells.csv"))
-    late = _tabulate_late_preset(read_csv(folder / "late-preset-cells.csv"))
     cost = _tabulate_cost(read_csv(folder / "cost-cells.csv"))
-    table5 = _tabulate_table5_preset(read_csv(folder / "table5-preset-cells.csv"))
-    built = (*tables.values(), claims, main, late, cost, table5)
+    false_names = _tabulate_false_names(read_csv(folder / "names-attack.csv"))
+    built = (*tables.values(), claims, cost, false_names)
     return {table.name: table for table in built} | build_measured_tables(folder)
 
 
-def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
-    """Build the rows of preset paper for each test, without and with the order of histories."""
-    places = [(split, metric) for split in ("latest", "date") for metric in ("hr@10", "time hr@10")]
+def _tabulate_false_names(rows: list[CellRow]) -> Table:
+    """Build the table of false reports that lift an item into lists, by reports in an epoch."""
     lines, records = [], []
-    for k in dict.fromkeys(row["reports"] for row in rows):
-        own = select_rows(rows, reports=k)
-        intervals = [read_metric(select_rows(own, split=s), metric) for s, metric in places]
-        lines.append((f"preset paper, k {k}", *map(format_interval, intervals)))
-        records += [{"reports": k, "mean": interval.mean} for interval in intervals if interval]
-    headings = ("", "latest", "latest, with order", "date", "date, with order")
-    return Table("table5-preset", "Preset paper in Table 5", headings, lines, records)
+    for reports in dict.fromkeys(row["reports"] for row in rows):
+        own = select_rows(rows, reports=int(reports))
+        by_epsilon = [select_rows(own, epsilon=epsilon) for epsilon in REPORT_EPSILONS]
+        needed = [read_metric(part, "false") for part in by_epsilon]
+        exact, honest = read_metric(own, "exact"), float(own[0]["honest"])
+        columns = [f"{one.mean:.0f}" for one in (*needed, exact) if one]
+        lines.append((f"{honest:,.0f}", *columns, own[0]["address"]))
+        records.append({"reports": reports, "needed": columns})
+    headings = (
+        "reports in an epoch", *(f"false reports, eps {epsilon:g}" for epsilon in REPORT_EPSILONS),
+        "fake people, exact names", "one address may send",
+    )  # fmt: skip
+    return Table("false-names", "False names", headings, lines, records)
 
 
 def _tabulate_cost(rows: list[CellRow]) -> Table:
@@ -96,29 +99,6 @@ def _tabulate_cost(rows: list[CellRow]) -> Table:
         "up, sealed",
     )  # fmt: skip
     return Table("cost", "What travels", headings, lines, records)
-
-
-def _tabulate_late_preset(rows: list[CellRow]) -> Table:
-    """Build the row of preset paper among people who never reported."""
-    metrics = ("recall@20", "ndcg@100", "tags recall@20", "tags ndcg@100")
-    intervals = [read_metric(rows, metric) for metric in metrics]
-    line = ("preset paper, k 100", *map(format_interval, intervals))
-    records = [{"metric": metric} for metric in metrics]
-    headings = ("", "Recall@20", "NDCG@100", "Recall@20, tags", "NDCG@100, tags")
-    return Table("late-preset", "Preset paper, for late people", headings, [line], records)
-
-
-def _tabulate_main_preset(rows: list[CellRow]) -> Table:
-    """Build the rows of preset paper in the main table, for each set of people."""
-    places = [(split, metric) for split in ("random", "latest") for metric in METRIC_LABELS]
-    lines, records = [], []
-    for data in dict.fromkeys(row["data"] for row in rows):
-        own = select_rows(rows, data=data)
-        intervals = [read_metric(select_rows(own, split=s), metric) for s, metric in places]
-        lines.append((data, *map(format_interval, intervals)))
-        records += [{"data": data, "mean": interval.mean} for interval in intervals if interval]
-    headings = ("preset paper", *(f"{split}: {METRIC_LABELS[m]}" for split, m in places))
-    return Table("main-preset", "Preset paper in the main table", headings, lines, records)
 
 
 def _select_preset(rows: list[CellRow]) -> list[CellRow]:
@@ -168,7 +148,7 @@ def main() -> None:
     folder: Path | None = arguments.take
     if arguments.replays:
         contents = [json.loads(file.read_bytes()) for file in arguments.replays]
-        rows = [row for content in contents for row in list_replay_rows(content)]
+        rows = list_replay_rows(contents)
         (CELLS / REPLAY_FILE).write_text(Table("replay", "", (), [], rows).to_csv())
     if folder is not None:
         for file in CELLS.glob("*.csv"):

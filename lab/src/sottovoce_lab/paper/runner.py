@@ -14,6 +14,7 @@ from sottovoce_lab.paper.equal_budgets import EqualBudgets
 from sottovoce_lab.paper.fifths import FifthsExperiment
 from sottovoce_lab.paper.figures import Figure2, Figure3, Table4
 from sottovoce_lab.paper.frontier import Frontier
+from sottovoce_lab.paper.grid import Grid
 from sottovoce_lab.paper.initial_scale import InitialScaleSearch
 from sottovoce_lab.paper.late_people import LatePeopleExperiment
 from sottovoce_lab.paper.law_experiment import LawExperiment
@@ -28,7 +29,6 @@ from sottovoce_lab.paper.methods import (
 )
 from sottovoce_lab.paper.poisoning.cell import compute_poisoning
 from sottovoce_lab.paper.poisoning.experiment import PoisoningExperiment
-from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.side_information import SideInformationExperiment
 from sottovoce_lab.paper.store import CellStore
 from sottovoce_lab.paper.table5 import Table5
@@ -140,7 +140,7 @@ def _get_order(cell: Cell) -> tuple[int, int, int, int, str]:
 
 def run_experiments(
     experiments: Iterable[type[Experiment]],
-    scale: Scale,
+    grid: Grid,
     runner: Runner,
     methods: Collection[str],
     on_stage: StageCallback,
@@ -149,12 +149,12 @@ def run_experiments(
 
     Args:
         experiments: The experiments that need the cells.
-        scale: Sizes and seeds.
+        grid: The values of all settings.
         runner: Computes the cells.
         methods: Methods to compute; all of them if it is empty.
         on_stage: Called with the number of cells of each stage.
     """
-    instances = [experiment(scale, runner.store) for experiment in experiments]
+    instances = [experiment(grid, runner.store) for experiment in experiments]
     cells = [cell for experiment in instances for cell in experiment.list_cells()]
     computed = _run_stage(cells, runner, methods, on_stage)
     # Which cells an experiment needs may depend on earlier results.

@@ -9,8 +9,8 @@ from sottovoce.data.split import SplitRule
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Budget
 from sottovoce_lab.paper.cells import Cell, SideKind
+from sottovoce_lab.paper.grid import PAPER_EPSILON, Family, add_side_information
 from sottovoce_lab.paper.plots import draw_bars
-from sottovoce_lab.paper.scale import PAPER_EPSILON, Family, add_side_information
 from sottovoce_lab.paper.tables import (
     Experiment,
     Table,
@@ -55,7 +55,7 @@ class SideInformationExperiment(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of all methods and splits."""
-        return self.scale.list_cells(row.family for row in self._list_rows())
+        return self.grid.list_cells(row.family for row in self._list_rows())
 
     def build_tables(self) -> list[Table]:
         """Build a table with a row for each method and split."""
@@ -97,26 +97,26 @@ class SideInformationExperiment(Experiment):
     def _list_rows(self) -> list[Row]:
         return [
             Row(label, add_side_information(family, *_list_kinds(split)), split)
-            for split in self.scale.splits
+            for split in self.grid.splits
             for label, family in self._build_families(split).items()
         ]
 
     def _build_families(self, split: SplitRule) -> dict[str, Family]:
-        k, full = self.scale.full_reports[0], self.scale.full
+        k, full = self.grid.full_reports[0], self.grid.full
         families = {
-            "popularity": self.scale.build_popularity(full, split),
-            "MF-NP": self.scale.build_mf(full, split),
+            "popularity": self.grid.build_popularity(full, split),
+            "MF-NP": self.grid.build_mf(full, split),
         }
         # DPLCF can use the order, but no tags.
         if split != "random":
-            families[f"DPLCF, {PAPER_EPSILON:g} an item"] = self.scale.build_dplcf(
+            families[f"DPLCF, {PAPER_EPSILON:g} an item"] = self.grid.build_dplcf(
                 full, PAPER_EPSILON, split
             )
-        for local in self.scale.local_budgets[:2]:
-            families[f"loudest, budget {local:g}"] = self.scale.build_for_budget(
+        for local in self.grid.local_budgets[:2]:
+            families[f"loudest, budget {local:g}"] = self.grid.build_for_budget(
                 full, Budget(local=local), split=split
             )
-        families[f"loudest, k {k}"] = self.scale.build_training(
+        families[f"loudest, k {k}"] = self.grid.build_training(
             "loudest", full, PAPER_EPSILON, k, split=split
         )
         return families

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sottovoce.core import Loudest
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import LENGTH_SIGMA, shop
@@ -27,6 +28,7 @@ from sottovoce.simulation.evaluation.metrics import Interval, hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.outlook import MAX_TESTED_PEOPLE, SHOP_KINDS
 from sottovoce.training import Budget, Settings, plan_training
+from sottovoce_lab.paper.grid import TUNING_SEED
 from sottovoce_lab.paper.poisoning.attackers import Attackers
 from sottovoce_lab.paper.poisoning.audience import (
     ITEMS_SHOWN,
@@ -36,7 +38,6 @@ from sottovoce_lab.paper.poisoning.audience import (
 )
 from sottovoce_lab.paper.poisoning.cell import count_attackers
 from sottovoce_lab.paper.poisoning.reports import ReportSystem
-from sottovoce_lab.paper.scale import TUNING_SEED
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,12 @@ class SlicedShop:
 
     def _plan_settings(self, seed: int) -> Settings:
         return plan_training(
-            self.people, self.items, history=self.history, budget=self.budget, seed=seed
+            self.people,
+            self.items,
+            history=self.history,
+            budget=self.budget,
+            seed=seed,
+            mechanism=Loudest.name,
         )
 
     def _run(

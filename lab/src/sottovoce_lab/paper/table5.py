@@ -17,15 +17,15 @@ from sottovoce_lab.paper.cells import (
     TrainedMethod,
 )
 from sottovoce_lab.paper.contests import list_contests, summarize_contests
-from sottovoce_lab.paper.paper_numbers import TABLE5
-from sottovoce_lab.paper.plots import draw_bars
-from sottovoce_lab.paper.scale import (
+from sottovoce_lab.paper.grid import (
     PAPER_EPSILON,
     PAPER_FACTORS,
     Family,
     add_side_information,
     compute_delta,
 )
+from sottovoce_lab.paper.paper_numbers import TABLE5
+from sottovoce_lab.paper.plots import draw_bars
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
     Experiment,
@@ -75,10 +75,10 @@ class Table5(Experiment):
         """Return the cells of the paper's table, and those of the table by time."""
         # The paper's table has one split only; the others make the table by time.
         first, *further = self._list_splits()
-        paper_families = [row.build(first) for row in self._list_rows(self.scale.full_reports)]
+        paper_families = [row.build(first) for row in self._list_rows(self.grid.full_reports)]
         time_rows = self._list_rows(self._get_usual_reports())
         time_families = [row.build(split) for split in further for row in time_rows]
-        return self.scale.list_cells([*paper_families, *time_families])
+        return self.grid.list_cells([*paper_families, *time_families])
 
     def build_tables(self) -> list[Table]:
         """Build the paper's table, and one by what is left out."""
@@ -86,7 +86,7 @@ class Table5(Experiment):
 
     def _build_paper_table(self) -> Table:
         split, rows, records = self._list_splits()[0], [], []
-        for row in self._list_rows(self.scale.full_reports):
+        for row in self._list_rows(self.grid.full_reports):
             paper_numbers = TABLE5.get(row.paper_label or "", (None, None, None))
             family = row.build(split)
             intervals = {n: self.reader.read_interval(family, f"hr@{n}") for n in LIST_LENGTHS}
@@ -106,8 +106,8 @@ class Table5(Experiment):
             "local budget", "central budget",
         )  # fmt: skip
         title = (
-            f"{self.title}: {self.scale.format_users(self.scale.full)} users, {split} interaction "
-            f"left out, eps {PAPER_EPSILON:g}, {self.scale.epochs} epochs"
+            f"{self.title}: {self.grid.format_users(self.grid.full)} users, {split} interaction "
+            f"left out, eps {PAPER_EPSILON:g}, {self.grid.epochs} epochs"
         )
         notes = [*self._list_notes(), *self._summarize_contests()]
         return Table(self.name, title, headings, rows, records, notes)
@@ -135,7 +135,7 @@ class Table5(Experiment):
 
     def draw(self, figure: Figure) -> None:
         """Draw HR@10 of every method next to the paper's."""
-        rows, split = self._list_rows(self.scale.full_reports), self._list_splits()[0]
+        rows, split = self._list_rows(self.grid.full_reports), self._list_splits()[0]
         series: dict[str, list[Interval | float | None]] = {
             "here": [self.reader.read_interval(row.build(split)) for row in rows],
             "paper (ML-20M)": [
@@ -149,14 +149,14 @@ class Table5(Experiment):
 
     def _get_usual_reports(self) -> tuple[int, ...]:
         """Return the number of reports for the rows that have only one number."""
-        return self.scale.full_reports[:1]
+        return self.grid.full_reports[:1]
 
     def _list_rows(self, report_counts: tuple[int, ...]) -> list[Row]:
         rows = [
             Row("Random", self._build_random, "Random"),
-            Row("Popularity", partial(self._add_time, self.scale.build_popularity)),
-            Row("MF-NP", partial(self._add_time, self.scale.build_mf), "MF-NP"),
-            Row("FCF (federated, not private)", partial(self.scale.build_fcf, self.scale.full)),
+            Row("Popularity", partial(self._add_time, self.grid.build_popularity)),
+            Row("MF-NP", partial(self._add_time, self.grid.build_mf), "MF-NP"),
+            Row("FCF (federated, not private)", partial(self.grid.build_fcf, self.grid.full)),
             Row(
                 f"DPLCF, {PAPER_EPSILON:g} an item",
                 partial(self._build_dplcf, PAPER_EPSILON),
@@ -172,12 +172,12 @@ class Table5(Experiment):
         """Return the rows of methods with the local budget of `k` reports in an epoch."""
         # DPLCF randomises every item of the catalogue, so its budget is that many times its
         # epsilon.
-        item_epsilon = k * PAPER_EPSILON * self.scale.epochs / self.scale.about.items
+        item_epsilon = k * PAPER_EPSILON * self.grid.epochs / self.grid.about.items
         rows = [
             Row(f"DPLCF, budget of k {k}", partial(self._build_dplcf, item_epsilon), private=True),
             Row(
                 f"private popularity, budget of k {k}",
-                partial(self._build_private_popularity, k * self.scale.epochs),
+                partial(self._build_private_popularity, k * self.grid.epochs),
                 private=True,
             ),
         ]
@@ -202,24 +202,24 @@ class Table5(Experiment):
         return rows
 
     def _build_random(self, split: SplitRule) -> Family:
-        full = self.scale.full
+        full = self.grid.full
         return lambda seed: Cell.from_parameters("random", full, seed, split=split)
 
     def _add_time(self, build: Callable[..., Family], split: SplitRule) -> Family:
-        return add_side_information(build(self.scale.full, split), "time")
+        return add_side_information(build(self.grid.full, split), "time")
 
     def _build_training(
         self, method: TrainedMethod, k: int, split: SplitRule, factors: int | None = None
     ) -> Family:
-        training = self.scale.build_training(
-            method, self.scale.full, PAPER_EPSILON, k, split=split, factors=factors
+        training = self.grid.build_training(
+            method, self.grid.full, PAPER_EPSILON, k, split=split, factors=factors
         )
         return add_side_information(training, "time")
 
     def _build_private_popularity(self, reports: int, split: SplitRule) -> Family:
         return lambda seed: Cell.from_parameters(
             "private-popularity",
-            self.scale.full,
+            self.grid.full,
             seed,
             split=split,
             epsilon=PAPER_EPSILON,
@@ -227,14 +227,14 @@ class Table5(Experiment):
         )
 
     def _build_dplcf(self, epsilon: float, split: SplitRule) -> Family:
-        return add_side_information(self.scale.build_dplcf(self.scale.full, epsilon, split), "time")
+        return add_side_information(self.grid.build_dplcf(self.grid.full, epsilon, split), "time")
 
     def _list_splits(self) -> list[SplitRule]:
         # The paper leaves out the latest interaction; data without times cannot.
-        return ["latest", "date"] if self.scale.about.timestamps else ["random"]
+        return ["latest", "date"] if self.grid.about.timestamps else ["random"]
 
     def _list_notes(self) -> list[str]:
-        users, items = self.scale.people, self.scale.about.items
+        users, items = self.grid.people, self.grid.about.items
         budgets = (
             "Budgets are of one person, for the whole training. Local: reports can be traced to "
             f"them. Central: an honest proxy shuffles {users:,} people, delta "
@@ -248,8 +248,8 @@ class Table5(Experiment):
 
     def _summarize_contests(self) -> list[str]:
         split, contests = self._list_splits()[0], []
-        rows = self._list_rows(self.scale.full_reports)
-        for k in self.scale.full_reports:
+        rows = self._list_rows(self.grid.full_reports)
+        for k in self.grid.full_reports:
             families = {
                 row.method: row.build(split) for row in rows if row.method and row.reports == k
             }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cells import Cell
-from sottovoce_lab.paper.scale import Family, Scale
+from sottovoce_lab.paper.grid import Family, Grid
 from sottovoce_lab.paper.store import CellStore
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class Reader:
     """Reads means over the splits that were computed."""
 
     store: CellStore
-    scale: Scale
+    grid: Grid
 
     def read_side_interval(
         self, family: Family, kind: str, metric: str = MAIN_METRIC
     ) -> Interval | None:
-        """Return the interval with this side information, or None where it was not computed."""
+        """Return the interval of a metric with side information `kind`; None if not computed."""
         values = [
             float(result["known"][kind][metric])
             for result in self._read_results(family).values()
@@ -95,7 +95,7 @@ class Reader:
     def read_values(
         self, family: Family, metric: str = MAIN_METRIC, epoch: int | None = None
     ) -> dict[int, float]:
-        """Return a metric of each computed seed, after `epoch` of a curve or at the end."""
+        """Return a metric for each computed seed: after `epoch`, or at the end if it is None."""
         return {
             seed: get_metric(result, metric, epoch)
             for seed, result in self._read_results(family).items()
@@ -126,7 +126,7 @@ class Reader:
         return {"local": None, "central": None}
 
     def _read_results(self, family: Family) -> dict[int, dict[str, Any]]:
-        results = {seed: self.store.get(family(seed)) for seed in self.scale.seeds}
+        results = {seed: self.store.get(family(seed)) for seed in self.grid.seeds}
         return {seed: result for seed, result in results.items() if result is not None}
 
 
@@ -143,14 +143,14 @@ class Experiment(ABC):
         """Return its line of help: the first line of its docstring."""
         return (cls.__doc__ or "").partition("\n")[0]
 
-    def __init__(self, scale: Scale, store: CellStore):
-        self.scale = scale
+    def __init__(self, grid: Grid, store: CellStore):
+        self.grid = grid
         self.store = store
-        self.reader = Reader(store, scale)
+        self.reader = Reader(store, grid)
 
     @abstractmethod
     def list_cells(self) -> list[Cell]:
-        """Return all cells that are needed whatever their results are."""
+        """Return the cells that this experiment needs in any case."""
 
     def list_next_cells(self) -> list[Cell]:
         """Return cells that depend on results; called again until none of them is new."""
@@ -168,7 +168,7 @@ class Experiment(ABC):
 def get_metric(
     result: dict[str, Any], metric: str = MAIN_METRIC, epoch: int | None = None
 ) -> float:
-    """Return a metric of a result, after `epoch` of a curve or at the end."""
+    """Return a metric of a result: after `epoch`, or at the end if it is None."""
     return float(_get_metrics(result, epoch)[metric])
 
 
@@ -206,7 +206,7 @@ def format_budget(value: float | None) -> str:
 
 
 def make_records(interval: Interval | None, **about: Any) -> list[dict[str, Any]]:
-    """Return a list with the record of one number, which is empty where there is no number."""
+    """Return a list with one record for the interval; an empty list if it is None."""
     if interval is None:
         return []
     return [

@@ -6,6 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sottovoce_lab.paper.cells import Cell, Method
+from sottovoce_lab.paper.grid import TUNING_SEED
 from sottovoce_lab.paper.main_table import (
     BAR_COLOURS,
     METRIC_LABELS,
@@ -13,7 +14,6 @@ from sottovoce_lab.paper.main_table import (
     rank_in_catalogue,
 )
 from sottovoce_lab.paper.plots import draw_bars
-from sottovoce_lab.paper.scale import TUNING_SEED
 from sottovoce_lab.paper.tables import NO_VALUE, Experiment, Table, get_metric
 
 if TYPE_CHECKING:
@@ -106,11 +106,11 @@ class Tuning(Experiment):
         axes.legend(loc="lower right", fontsize=8)
 
     def _make_cell(self, method: Method, setting: Setting) -> Cell:
-        full = self.scale.full
+        full = self.grid.full
         if method == "mf":
-            family = self.scale.build_mf(full, **setting)
+            family = self.grid.build_mf(full, **setting)
         else:
-            family = self.scale.build_ease(full, setting["ridge"])
+            family = self.grid.build_ease(full, setting["ridge"])
         return rank_in_catalogue(family)(TUNING_SEED)
 
     def _read_tried(self) -> list[tuple[Method, Setting, dict[str, float]]]:

@@ -91,7 +91,7 @@ class RecentPopularity(Baseline):
         timeline = self.timeline
         first = max(cases.period - int(self.setting["periods"]), 0)
         histories, times = timeline.collect_histories(
-            np.arange(timeline.histories.n_users), cases.period - 1, cases.split.train.n_items
+            np.arange(timeline.histories.n_users), cases.period - 1, timeline.windows[cases.period]
         )
         since = timeline.span[first][0]
         recent = Popularity.fit(histories.to_csr(), since=since, once=self.once, times=times)
@@ -120,7 +120,7 @@ class RecencyCounts:
             self.total *= np.float32(decay(1, self.half_life) ** 2)
             active = np.unique(self._find_users(period))
             weighted, ages = collect_weighted(
-                self.timeline, active, period, len(self.total), self.half_life
+                self.timeline, active, period, slice(0, len(self.total)), self.half_life
             )
             is_new = ages == 0
             new, old = weighted.copy(), weighted.copy()
@@ -148,12 +148,12 @@ class RecencyEase(Baseline):
     """NumPy, or CuPy."""
 
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:  # noqa: ARG002 - EASE uses none
-        size = cases.split.train.n_items
-        products = self.counts.advance(cases.period)[:size, :size]
+        window = self.counts.timeline.windows[cases.period]
+        products = self.counts.advance(cases.period)[window, window]
         B = compute_item_weights(products, self.setting["ridge"], self.arrays)
         B = B if self.arrays is np else self.arrays.asnumpy(B)
         own, _ = collect_weighted(
-            self.counts.timeline, cases.users, cases.period - 1, size, self.counts.half_life
+            self.counts.timeline, cases.users, cases.period - 1, window, self.counts.half_life
         )
         tests = [cases.whole_catalogue, cases.candidates]
         return {"": CaseRanks(*rank_for_tests(WeightedItems(own, B), tests))}
@@ -179,15 +179,17 @@ class RecencyAls(Baseline):
     seed: int
     threads: int | None = None
     V: Float32 | None = field(default=None, init=False)
-    """The item matrix after the last test, from which the next one continues."""
+    """The item matrix after the last test, from which the next one continues. It keeps the rows of
+    items that have left the catalogue."""
 
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:  # noqa: ARG002 - ALS uses none
-        size, everybody = cases.split.train.n_items, np.arange(self.timeline.histories.n_users)
+        everybody = np.arange(self.timeline.histories.n_users)
+        window = self.timeline.windows[cases.period]
         is_first = self.V is None
         if self.V is None:
-            V = draw_initial_items(size, ALS_FACTORS, INITIAL_SCALE, self.seed)
-        else:
-            V = np.concatenate([self.V, np.zeros((size - len(self.V), ALS_FACTORS), np.float32)])
+            self.V = draw_initial_items(window.stop, ALS_FACTORS, INITIAL_SCALE, self.seed)
+        new_rows = np.zeros((window.stop - len(self.V), ALS_FACTORS), np.float32)
+        self.V = np.concatenate([self.V, new_rows])
         # Threads of OpenBLAS would slow down those of implicit.
         with threadpool_limits(1, user_api="blas"):
             als = AlternatingLeastSquares(
@@ -197,27 +199,27 @@ class RecencyAls(Baseline):
                 num_threads=self.threads or 0,
                 random_state=self.seed,
             )
-            als.item_factors = V
+            als.item_factors = self.V[window].copy()
             als.user_factors = np.zeros((len(everybody), ALS_FACTORS), np.float32)
-            als.fit(self._weigh(everybody, cases, size), show_progress=False)
-            own = self._weigh(cases.users, cases, size)
+            als.fit(self._weigh(everybody, cases, window), show_progress=False)
+            own = self._weigh(cases.users, cases, window)
             X = als.recalculate_user(np.arange(len(cases)), own)
-        self.V = als.item_factors
-        return {"": CaseRanks.from_factors(X, self.V, cases)}
+        self.V[window] = als.item_factors
+        return {"": CaseRanks.from_factors(X, als.item_factors, cases)}
 
-    def _weigh(self, users: Int64, cases: Cases, size: int) -> sparse.csr_matrix:
+    def _weigh(self, users: Int64, cases: Cases, window: slice) -> sparse.csr_matrix:
         weighted, _ = collect_weighted(
-            self.timeline, users, cases.period - 1, size, self.setting["half_life"]
+            self.timeline, users, cases.period - 1, window, self.setting["half_life"]
         )
         weighted.data = 1 + np.float32(ALS_ALPHA) * weighted.data
         return weighted
 
 
 def collect_weighted(
-    timeline: Timeline, users: Int64, until: int, n_items: int, half_life: float
+    timeline: Timeline, users: Int64, until: int, window: slice, half_life: float
 ) -> tuple[sparse.csr_matrix, Int64]:
     """Return the weighted histories at the end of a period, and the ages of their entries."""
-    histories, times = timeline.collect_histories(users, until, n_items)
+    histories, times = timeline.collect_histories(users, until, window)
     ages = until - timeline.find_periods(times)
     weighted = histories.to_csr().astype(np.float32)
     weighted.data = decay(ages, half_life).astype(np.float32)

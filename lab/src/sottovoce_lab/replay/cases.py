@@ -63,16 +63,16 @@ def select_cases(
     users, items = _find_first_items(
         timeline, period, people, stream(seed, "next", part), only_new=only_new
     )
-    size = int(timeline.catalogue_sizes[period])
-    ever, _ = timeline.collect_histories(users, timeline.n_periods, size)
+    window = timeline.windows[period]
+    ever, _ = timeline.collect_histories(users, timeline.n_periods, window)
     negatives_seed = int(stream(seed, "negs", part).integers(2**63))
     nothing_omitted = Split(ever, np.full(len(users), -1, np.int32), "latest", seed)
     drawn = sample_candidates(nothing_omitted, negatives, negatives_seed).items
     # People who have touched nearly everything have no negatives and cannot be tested.
     testable = np.flatnonzero(drawn[:, 0] >= 0)
     users, items = users[testable], items[testable]
-    before, times = timeline.collect_histories(users, period - 1, size)
-    split = Split(before, items, "latest", seed, times)
+    before, times = timeline.collect_histories(users, period - 1, window)
+    split = Split(before, items - np.int32(window.start), "latest", seed, times)
     return Cases(
         period,
         users,
@@ -90,6 +90,9 @@ def _find_first_items(
     If a person's first items have the same moment, one of them is drawn.
     """
     entries = np.flatnonzero(timeline.periods == period)
+    # Items that have left the catalogue cannot be recommended.
+    removed = timeline.windows[period].start
+    entries = entries[timeline.histories.indices[entries] >= removed]
     if only_new:
         arrival = timeline.arrival[timeline.histories.indices[entries]]
         entries = entries[(arrival > 0) & (period - arrival < MAX_NEW_ITEM_AGE)]

@@ -27,7 +27,7 @@ from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
 from sottovoce.simulation.start import drop_empty, select_before
 from sottovoce.simulation.training import TrainingState, run_epoch, start_training
-from sottovoce.training import Settings
+from sottovoce.training import NameCounts, Settings
 from sottovoce.training.items import set_start_length
 from sottovoce.training.start import learn_start
 from sottovoce_lab.replay.baselines import (
@@ -91,7 +91,7 @@ class ReplayStart:
         zero.
         """
         table = select_before(self.table, timeline.span[period][0])
-        ids = timeline.data.item_ids[timeline.rows[: timeline.catalogue_sizes[period]]]
+        ids = timeline.data.item_ids[timeline.rows[timeline.windows[period]]]
         rows = {str(item): row for row, item in enumerate(ids.tolist())}
         histories = drop_empty(table.match_items(rows).histories)
         if not histories.n_interactions:
@@ -220,7 +220,7 @@ def _run_periods(
     contest: BaselineContest,
     start: ReplayStart | None,
 ) -> Iterator[Period]:
-    settings, sizes = plan.settings, timeline.catalogue_sizes
+    settings, windows = plan.settings, timeline.windows
     first_items = None
     if start is not None:
         first_items = start.learn(timeline, 0)
@@ -229,15 +229,16 @@ def _run_periods(
                 f"{start.table.name}: all {start.table.n_interactions:,} interactions are younger "
                 "than the first period; name a start with older ones"
             )
-    state = first or start_training(settings, int(sizes[0]), first_items)
+    state = first or start_training(settings, windows[0].stop, first_items)
     frozen, takes = state, draw_participants(timeline, settings)
     for number in range(state.epochs_done, timeline.n_periods):
         began = time.perf_counter()
-        before = state.add_items(int(sizes[number]))
+        last = windows[max(number - 1, 0)]
+        before = _move_window(state, last, windows[number])
         if start is not None and settings.asks_for_names:
             before = replace(before, V=start.renew(before.V, timeline, number))
         # The frozen model learns nothing more, but new items need rows in it, too.
-        frozen = before if number <= frozen_at else frozen.add_items(len(before.V))
+        frozen = before if number <= frozen_at else _move_window(frozen, last, windows[number])
         models = {MODEL_NAME: before.V}
         if number > frozen_at:
             models[FROZEN_NAME] = frozen.V
@@ -252,6 +253,14 @@ def _run_periods(
         joined = int((timeline.joined <= number).sum())
         seconds = time.perf_counter() - began
         yield Period(number, before, people, joined, seconds, tested, tested_on_new)
+
+
+def _move_window(state: TrainingState, last: slice, window: slice) -> TrainingState:
+    """Return the state for the catalogue of the next period."""
+    removed = window.start - last.start
+    state = state.add_items(window.stop - last.start)
+    names = None if state.names is None else NameCounts(state.names.table[:, removed:])
+    return replace(state, V=state.V[removed:], names=names)
 
 
 def _test(
@@ -279,7 +288,8 @@ def _run_epoch(
 ) -> TrainingState:
     """Return the state after the reports of those who take part at the end of a period."""
     users, settings = np.flatnonzero(takes), plan.settings
-    histories, times = timeline.collect_histories(users, state.epochs_done, len(state.V))
+    window = timeline.windows[state.epochs_done]
+    histories, times = timeline.collect_histories(users, state.epochs_done, window)
     if settings.asks_for_names:
         histories = find_latest(histories, times)
     # The participants were drawn before. The engine gets only them, and all of them take part.

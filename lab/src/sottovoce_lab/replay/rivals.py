@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from sottovoce.core.recommending import WideModel, build_popularity_model, weigh_histories
 from sottovoce.core.tags import make_empty_tags
-from sottovoce.simulation.evaluation.lists import make_device_model
+from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
-from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
+from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.training import Settings
 from sottovoce_lab.replay.cases import Cases
 from sottovoce_lab.replay.timeline import Timeline
@@ -91,15 +91,14 @@ def rank_models(
         for suffix, side in (("", side_information), (PLAIN_SUFFIX, nothing)):
             wide = make_device_model(V, settings, side.tags)
             ranks[name + suffix] = rank_wide(wide, cases, side)
-    counts = timeline.counts[: cases.period, : cases.split.train.n_items].sum(axis=0)
+    counts = timeline.counts[: cases.period, timeline.windows[cases.period]].sum(axis=0)
     popularity = rank_by_counts(counts, timeline.histories.n_users, cases, side_information)
     return ranks | {POPULARITY_NAME + suffix: own for suffix, own in popularity.items()}
 
 
 def rank_wide(wide: WideModel, cases: Cases, side_information: SideInformation) -> CaseRanks:
     """Rank like devices that have this model and this side information."""
-    X = solve_wide_vectors(wide, cases.split.train, side_information.weights)
-    W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
+    X, W = to_factors(wide, cases.split.train, side_information.weights)
     return CaseRanks.from_factors(X, W, cases)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 
 Int64 = NDArray[np.int64]
+SECONDS_PER_DAY = 86_400
 # Minimum number of periods: a first one without a test, and later ones with tests.
 MIN_PERIODS = 3
 # Number of items with similar popularity that exchange their identities when tastes change.
@@ -32,8 +34,8 @@ ITEMS_PER_SWITCH_GROUP = 20
 class Timeline:
     """Interactions in periods, with items numbered in the order in which they arrive.
 
-    So the catalogue of a period is the first part of the items. An item arrives in the period of
-    its first interaction, and a person joins in the period of theirs.
+    So the catalogue of a period is a run of the items, its window. An item arrives in the period
+    of its first interaction, and a person joins in the period of theirs.
     """
 
     data: Interactions
@@ -45,10 +47,17 @@ class Timeline:
     rows: Int64
     """Number of each item in the data."""
     n_periods: int
+    max_age: float = inf
+    """Days for which an item stays in the catalogue."""
 
     @classmethod
-    def from_data(cls, data: Interactions, n_periods: int) -> Timeline:
+    def from_data(cls, data: Interactions, n_periods: int, max_age: float = inf) -> Timeline:
         """Cut a data set into periods.
+
+        Args:
+            data: The data, with timestamps.
+            n_periods: Number of periods.
+            max_age: Days for which an item stays in the catalogue.
 
         Raises:
             DataError: There are no timestamps, or fewer moments than periods.
@@ -66,7 +75,7 @@ class Timeline:
         rows = np.argsort(arrival, kind="stable")
         number = np.empty(len(rows), np.int64)
         number[rows] = np.arange(len(rows))
-        timeline = cls(data, data.histories, data.timestamps, periods, rows, n_periods)
+        timeline = cls(data, data.histories, data.timestamps, periods, rows, n_periods, max_age)
         return _replace_items(timeline, number[data.histories.indices])
 
     @property
@@ -81,7 +90,7 @@ class Timeline:
 
     @cached_property
     def catalogue_sizes(self) -> Int64:
-        """Number of items that have arrived by the end of each period."""
+        """Number of items that have arrived by the end of each period, removed ones included."""
         arrival = np.full(self.histories.n_items, self.n_periods, np.int64)
         np.minimum.at(arrival, self.histories.indices, self.periods)
         return np.searchsorted(arrival, np.arange(self.n_periods), side="right")
@@ -91,6 +100,19 @@ class Timeline:
         """Period of each item that ever arrives, ascending."""
         sizes = self.catalogue_sizes
         return np.searchsorted(sizes, np.arange(sizes[-1]), side="right")
+
+    @cached_property
+    def windows(self) -> list[slice]:
+        """The items that are in the catalogue of each period."""
+        # An item counts as arrived at the beginning of its period, so items leave in the order in
+        # which they are numbered.
+        begins = np.array([first for first, _ in self.span])
+        min_begins = begins - self.max_age * SECONDS_PER_DAY
+        removed = np.searchsorted(begins[self.arrival], min_begins, side="left")
+        return [
+            slice(*ends)
+            for ends in zip(removed.tolist(), self.catalogue_sizes.tolist(), strict=True)
+        ]
 
     @cached_property
     def joined(self) -> Int64:
@@ -123,26 +145,29 @@ class Timeline:
 
     def build_tags(self, period: int) -> Tags:
         """Build the tags of a period's catalogue, as devices do for every version of it."""
-        size = int(self.catalogue_sizes[period])
+        window = self.windows[period]
         if self.data.tags is None:
-            return make_empty_tags(size)
-        return build_tags(self.data.tags[self.rows[:size]].tolist())
+            return make_empty_tags(window.stop - window.start)
+        return build_tags(self.data.tags[self.rows[window]].tolist())
 
-    def collect_histories(self, users: Int64, until: int, n_items: int) -> tuple[Histories, Int64]:
+    def collect_histories(self, users: Int64, until: int, window: slice) -> tuple[Histories, Int64]:
         """Return what these users have touched by the end of a period, and when.
 
         Args:
             users: Numbers of the users.
             until: The last period that counts.
-            n_items: Size of the catalogue; items beyond it are omitted.
+            window: The items of the catalogue; others are omitted. Its first one gets number 0.
         """
         all_histories = self.histories.take(users)
         own = self.list_entries(users)
         # A history that is cut in time may still have items that are new to the catalogue.
-        selected = (self.periods[own] <= until) & (all_histories.indices < n_items)
+        indices = all_histories.indices
+        is_listed = (indices >= window.start) & (indices < window.stop)
+        selected = (self.periods[own] <= until) & is_listed
         lengths = count_marked(all_histories, selected)
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        histories = Histories(indptr, all_histories.indices[selected], n_items)
+        numbers = indices[selected] - np.int32(window.start)
+        histories = Histories(indptr, numbers, window.stop - window.start)
         return histories, self.times[own[selected]]
 
     def list_entries(self, users: Int64) -> Int64:

@@ -1,7 +1,7 @@
 """Ranks of test items, among sampled negatives or among the whole catalogue.
 
-A test item is scored against items that the user never touched, neither in training nor as the
-test item.
+A test item is ranked against items that the user never touched. Items in the training history and
+the test item itself are touched.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def _shuffle_beginning(items: Int64, length: int, start: np.uint64) -> Int64:
 def _draw_below(start: NDArray[np.uint64] | np.uint64, nth: Int64, below: Int64 | int) -> Int64:
     """Return the numbers at positions `nth` of streams, each from 0 to `below` - 1.
 
-    The upper 32 bits of a word are scaled, so a probability is wrong by at most `below` / 2^32 of
-    itself.
+    Only the upper 32 bits of a word are scaled, so the numbers are not exactly equally likely. The
+    relative error of each probability is at most `below` / 2^32.
     """
     words = _mix(start + (nth + 1).astype(np.uint64) * SPLITMIX_STEP)
     scaled = (words >> np.uint64(32)) * np.asarray(below).astype(np.uint64)
@@ -294,8 +294,8 @@ def _list_best(scores: Float32, length: int) -> NDArray[np.int32]:
     n_items = scores.shape[1]
     n = min(length, n_items)
     lists = np.full((len(scores), length), -1, np.int32)
-    # Divide the items into groups. The n-th largest maximum of a group is a lower bound of the n-th
-    # best score, so only items above it need to be sorted.
+    # Divide the items into groups and take the best score of each group. The n-th largest of these
+    # is a lower bound of the n-th best score, so items below it need not be sorted.
     n_groups = min(GROUPS_PER_PLACE * n, n_items)
     grouped = scores[:, : n_items - n_items % n_groups].reshape(len(scores), -1, n_groups)
     bound = np.partition(grouped.max(axis=1), n_groups - n, axis=1)[:, [n_groups - n]]

@@ -2,11 +2,15 @@
  * The directions of the mechanism `loudest`: Hadamard rows inside blocks of items, times single
  * factors.
  *
- * A public permutation arranges the items in blocks of b items, where b is a power of two. So there
- * are R = b ceil(M / b) rows. The direction (r, f), with index `r F + f`, is a matrix. Its column f
- * is `s_i H[r mod b, place of i in its block]` for the items i in the block of row r, where s are
- * public signs; all other entries are 0. The product of this direction with a gradient `-2 e x^T`
- * is `-2 a_r x_f`, with `a_r = sum_i s_i H[r mod b, place of i] e_i` over the block.
+ * A public permutation arranges the M items in blocks of b places, where b is a power of two; the
+ * last places stay empty. There is a row for each place, so R = b ceil(M / b) rows. The direction
+ * (r, f), with index `r F + f`, is an M x F matrix. Its column f is
+ * `s_i H[r mod b, place of i in its block]` for the items i in the block of row r, where s are
+ * public signs; all other entries are 0.
+ *
+ * A person's gradient is `-2 e x^T`, where e has a residual for each item and x is the user vector.
+ * Its inner product with the direction is `-2 a_r x_f`, with
+ * `a_r = sum_i s_i H[r mod b, place of i in its block] e_i` over the items of the block.
  */
 
 import { concatenate, encodeUtf8, hashSha256 } from "../bytes.js";
@@ -19,7 +23,8 @@ import { sliceRange } from "./slices.js";
 const { fround } = Math;
 
 /**
- * Block size up to which items are added one by one; larger blocks are completed by butterflies.
+ * Each item is added to this many rows one by one. In larger blocks, `transform` then computes all
+ * rows of the block from these.
  */
 const ROWS_ADDED_SINGLY = 128;
 /** Numbers that are computed in one slice of work, which takes some milliseconds. */
@@ -77,7 +82,8 @@ export async function computeRowWeights(person: Person): Promise<Float32Array> {
 }
 
 /**
- * Compute the public order of the items. It depends on the seed, not on the order of the catalogue.
+ * Compute the public order and the public signs of the items. The order is random, so neighbours
+ * in the catalogue are separated.
  */
 async function computeLayout(manifest: Manifest): Promise<Layout> {
   const seed = manifest.terms.parameters.directions_seed as number;
@@ -134,8 +140,8 @@ async function computeHistoryRows(
 }
 
 /**
- * Return the weight `(1 + alpha) - alpha x.v_i` of a touched item. The remaining part of e is `-V
- * x`, for all items.
+ * Return `(1 + alpha) - alpha x.v_i`, the weight of a touched item. The residual `e_i` is this
+ * weight, or 0 for an item that was not touched, minus `x.v_i`.
  */
 function computeHistoryWeight({ manifest, V, x }: Person, item: number): number {
   const alpha = fround(manifest.alpha);

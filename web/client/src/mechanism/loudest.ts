@@ -34,8 +34,8 @@ export const loudest: Mechanism = {
       isPowerOfTwo: true,
       isFree: false,
     },
-    // At most half of the signed directions can be loud. The parameter is free because
-    // `loud_fraction` in the terms bounds it.
+    // At most half of the signed directions can be loud. The parameter may change under accepted
+    // terms, because their `loud_fraction` bounds it.
     loud: { minIn: () => 1, maxIn: countDirections, isFree: true },
   },
   countDirections,

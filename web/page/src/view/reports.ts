@@ -182,7 +182,7 @@ function createExplanation({ titles }: LeftDevice): HTMLElement[] {
         ]
       : [
           "A report names a film, no film, or a film that the catalogue may still get.",
-          ": it names the film that you added last. ",
+          ": it names the film that you added last. Whoever knows that a report is yours may take it for that. ",
         ];
   const turned = [h("b", {}, "turned"), ": the opposite. "];
   return [

@@ -2,9 +2,10 @@
 
 import type { Offer } from "sottovoce-client";
 import { describeFigures, describeGuess, type Manifest } from "sottovoce-client";
-import { h, setText, setVisible } from "../dom.js";
-import type { Curve, Point, State } from "../state.js";
+import { createSvg, h, setText, setVisible } from "../dom.js";
+import type { Curve, NowFilm, Point, State } from "../state.js";
 import { formatCrowd, WHEN_SENTENCE } from "../terms.js";
+import { formatTitle } from "../titles.js";
 import { toSentence } from "../trouble.js";
 import {
   describeMechanism,
@@ -175,19 +176,57 @@ type Closing = Pick<Manifest, "publicKey" | "opens" | "closes"> & { terms: { hol
 function createCurveParts(curve: Curve, open: boolean): Node[] {
   const { points } = curve;
   if (points.length === 0) return [h("p", { class: "empty" }, "There is no history yet.")];
+  const { now } = curve;
+  // What many see now takes the place of the chart of people, who are in the table, too.
+  const nowParts = now.length > 0 ? createNowParts(now) : null;
   return curve.panel === null
     ? [
-        h("h3", {}, "People who took part"),
-        drawPeopleChart(points),
+        ...(nowParts ?? [h("h3", {}, "People who took part"), drawPeopleChart(points)]),
         h("p", { class: "note" }, "How good the model is, is not published here."),
         createTable(points, open),
       ]
     : [
+        ...(nowParts ?? []),
         h("h3", {}, "How good the model is"),
         drawQualityChart(curve),
         h("p", { class: "note" }, explainMeasure(curve.panel) + explainComparison(curve)),
         createTable(points, open),
       ];
+}
+
+/** Create the list of what many see now, with a bar for the share of each film. */
+function createNowParts(films: readonly NowFilm[]): Node[] {
+  const largest = Math.max(...films.map(({ share }) => share));
+  return [
+    h("h3", { id: "now-title" }, "What many see now"),
+    h(
+      "ol",
+      { id: "now", class: "now", "aria-labelledby": "now-title" },
+      ...films.map((film) => createNowFilm(film, largest)),
+    ),
+    h(
+      "p",
+      { class: "note" },
+      "For everybody the same: the share of each film in what the reports named lately, as far as it can " +
+        "be told through what was drawn at random.",
+    ),
+  ];
+}
+
+function createNowFilm(film: NowFilm, largest: number): HTMLElement {
+  const width = largest > 0 ? (100 * film.share) / largest : 0;
+  return h(
+    "li",
+    {},
+    h("span", { class: "name" }, formatTitle(film)),
+    " ",
+    h("span", { class: "share" }, `${(film.share * 100).toFixed(1)}%`),
+    createSvg(
+      "svg",
+      { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" },
+      createSvg("rect", { width, height: 1 }),
+    ),
+  );
 }
 
 function explainMeasure(people: number): string {

@@ -31,7 +31,7 @@ from sottovoce.server import (
     ServerStore,
 )
 from sottovoce.server.agreement import begin_service
-from sottovoce.training import DEFAULT_PRESET, Participation, Settings
+from sottovoce.training import Participation, Settings
 
 PROXY_NAME = "bench"
 # Tasks for the processes that seal the reports of one chunk.
@@ -54,8 +54,8 @@ class BenchServer:
     """The file of the first item matrix."""
 
     @classmethod
-    def make(cls, folder: Path, *, items: int, reports: int) -> Self:
-        """Create a server with this number of items, and of reports in a batch."""
+    def make(cls, folder: Path, *, items: int, training: Settings) -> Self:
+        """Create a server with this number of items, and this training."""
         folder.mkdir(parents=True, exist_ok=True)
         catalogue = Catalogue.from_items(Item(f"item-{n}", f"Item {n}") for n in range(items))
         (folder / "catalogue.json").write_bytes(catalogue.raw)
@@ -64,7 +64,7 @@ class BenchServer:
             catalogue=folder / "catalogue.json",
             proxies={PROXY_NAME: ProxyAccess(sha256(b"bench").hexdigest())},
             database=_format_url(folder),
-            training=Settings.preset(DEFAULT_PRESET, reports=reports),
+            training=training,
             terms=Participation(min_clients=1),
             epoch_seconds=1,
         )

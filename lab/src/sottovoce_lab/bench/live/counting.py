@@ -30,8 +30,7 @@ class Counting:
     """Whether reports were encrypted and decrypted; otherwise `FakeOpener` took random bytes."""
     memory: ResidentMemory
     opener: int | None
-    """Largest number of resident bytes of a process that decrypts reports; None without such a
-    process."""
+    """Peak resident bytes of the largest process that decrypts reports; None if there is none."""
 
 
 class FakeOpener:

@@ -10,6 +10,7 @@ from pathlib import Path
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED_BYTES, Batch
 from sottovoce.proxy.epoch_files import estimate_disk_bytes
 from sottovoce.settings import check, setting
+from sottovoce.training import DEFAULT_PRESET, Settings
 from sottovoce_lab.bench.live.bench_server import BenchServer
 from sottovoce_lab.bench.live.counting import Counting, measure_counting
 from sottovoce_lab.bench.live.intake import Intake, measure_dummies, measure_intake
@@ -70,7 +71,8 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         folder = Path(name)
-        bench = BenchServer.make(folder / "bench", items=plan.items, reports=plan.reports)
+        training = Settings.preset(DEFAULT_PRESET, reports=plan.reports)
+        bench = BenchServer.make(folder / "bench", items=plan.items, training=training)
         opening = measure_opening(
             bench, folder, processes=processes, reports=plan.chunk, rounds=plan.repeats, watch=watch
         )

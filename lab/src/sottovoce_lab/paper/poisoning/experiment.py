@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Settings
 from sottovoce_lab.paper.cells import Cell, Size
+from sottovoce_lab.paper.grid import (
+    PAPER_EPSILON,
+    Family,
+    get_subset_seed,
+    make_fcf_settings,
+    make_settings,
+    scale_people,
+)
 from sottovoce_lab.paper.plots import METHOD_COLOURS
 from sottovoce_lab.paper.poisoning.attackers import STRATEGIES, Strategy
 from sottovoce_lab.paper.poisoning.audience import KNOWN_PEOPLE, POPULARITY_BANDS
@@ -19,14 +27,6 @@ from sottovoce_lab.paper.poisoning.cell import (
     get_exposure_metric,
 )
 from sottovoce_lab.paper.poisoning.defences import DEFENCES, SUB_CROWD_COUNT, Defence
-from sottovoce_lab.paper.scale import (
-    PAPER_EPSILON,
-    Family,
-    get_subset_seed,
-    make_fcf_settings,
-    make_settings,
-    scale_people,
-)
 from sottovoce_lab.paper.tables import (
     MAIN_METRIC,
     Experiment,
@@ -118,7 +118,7 @@ class PoisoningExperiment(Experiment):
             for attack in self._list_attacks()
             for defence in _list_defences_against(attack)
         ]
-        return self.scale.list_cells([*unattacked, *attacked])
+        return self.grid.list_cells([*unattacked, *attacked])
 
     def build_tables(self) -> list[Table]:
         """Build the table of exposures, and that of the defences' costs."""
@@ -188,8 +188,8 @@ class PoisoningExperiment(Experiment):
             *(f"defence: {name}" for name in DEFENCES), "HR@10, no defence",
         )  # fmt: skip
         setup = (
-            f"{self._get_size()}, eps {PAPER_EPSILON:g}, k {self.scale.table4_reports}, "
-            f"{self.scale.epochs} epochs"
+            f"{self._get_size()}, eps {PAPER_EPSILON:g}, k {self.grid.table4_reports}, "
+            f"{self.grid.epochs} epochs"
         )
         notes = [*self._list_claims(), *NOTES] if records else NOTES
         title = f"{self.title}: exposure@10, {setup}"
@@ -212,7 +212,7 @@ class PoisoningExperiment(Experiment):
 
     def _list_claims(self) -> Iterator[str]:
         """Yield a sentence about each method under each defence, by the worst of all runs."""
-        people, _ = self.scale.count_users_and_items(self._get_size())
+        people, _ = self.grid.count_users_and_items(self._get_size())
         for attacked, defence in UNATTACKED:
             claims = []
             for share in self._get_shares():
@@ -249,12 +249,12 @@ class PoisoningExperiment(Experiment):
         return [Attack(*attack) for attack in attacks]
 
     def _get_shares(self) -> tuple[float, ...]:
-        return ATTACKER_SHARES[-1:] if self.scale.about.quick else ATTACKER_SHARES
+        return ATTACKER_SHARES[-1:] if self.grid.about.quick else ATTACKER_SHARES
 
     def _get_size(self) -> Size:
-        wanted = scale_people(HONEST_USERS, self.scale.about)
-        users = min(self.scale.users, key=lambda users: abs(users - wanted))
-        return self.scale.make_small_size(users)
+        wanted = scale_people(HONEST_USERS, self.grid.about)
+        users = min(self.grid.users, key=lambda users: abs(users - wanted))
+        return self.grid.make_small_size(users)
 
     def _get_unattacked(self, attacked: AttackedMethod, defence: Defence) -> Family:
         return self._build_family(
@@ -282,7 +282,7 @@ class PoisoningExperiment(Experiment):
 
     def _make_settings(self, attacked: AttackedMethod) -> Settings:
         if attacked == "fcf":
-            return make_fcf_settings(self.scale.epochs)
-        users, items = self.scale.count_users_and_items(self._get_size())
-        k, epochs = self.scale.table4_reports, self.scale.epochs
+            return make_fcf_settings(self.grid.epochs)
+        users, items = self.grid.count_users_and_items(self._get_size())
+        k, epochs = self.grid.table4_reports, self.grid.epochs
         return make_settings(attacked, PAPER_EPSILON, k, epochs, users=users, items=items)

@@ -1,4 +1,4 @@
-"""Settings of the methods and sizes of the experiments: the paper's sizes, or smaller ones."""
+"""The grid: the values of settings, sizes, budgets and seeds that experiments use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MIN_PEOPLE = 100
 FULL_USERS = 75_040
 FULL_ITEMS = 9_781
 
-# Maps a seed to its cell.
+# The cells that differ only in their seed: a function that returns the cell of a seed.
 Family = Callable[[int], Cell]
 
 
@@ -81,8 +81,8 @@ def scale_people(people: int, about: About) -> int:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """The sizes and settings of every experiment."""
+class Grid:
+    """The values that experiments combine into cells: sizes, settings, budgets and seeds."""
 
     about: About
     seeds: range
@@ -120,11 +120,11 @@ class Scale:
     iterations: int = MF_PARAMETERS["iterations"]
 
     @classmethod
-    def from_about(cls, about: About, seeds: int | None = None) -> Scale:
+    def from_about(cls, about: About, seeds: int | None = None) -> Grid:
         """Return the sizes that fit this data, with the first `seeds` splits or all of them."""
         splits = range(about.seeds if seeds is None else seeds)
         if about.quick:
-            return _make_quick_scale(about, splits)
+            return _make_quick_grid(about, splits)
         people = min(scale_people(about.users, about), about.users)
         users = _list_crowds(cls.users, about) or (about.users,)
         items = (*(m for m in cls.items if m is not None and m < about.items), None)
@@ -170,7 +170,7 @@ class Scale:
         if size == self.full:
             return FULL_USERS
         # In a small run several crowds of the paper may shrink to MIN_PEOPLE: take the largest.
-        crowds = reversed(Scale.users)
+        crowds = reversed(Grid.users)
         return next((n for n in crowds if scale_people(n, self.about) == size.users), None)
 
     def format_users(self, size: Size) -> str:
@@ -291,10 +291,10 @@ def get_subset_seed(seed: int) -> int:
     return 0 if seed < TUNING_SEED else seed
 
 
-def _make_quick_scale(about: About, splits: range) -> Scale:
+def _make_quick_grid(about: About, splits: range) -> Grid:
     few, items = min(150, about.users), min(60, about.items - 1)
     users = (few, min(300, about.users)) if about.users > few else (few,)
-    return Scale(
+    return Grid(
         about,
         splits,
         about.users,
