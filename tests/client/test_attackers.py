@@ -13,9 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, TermsError
-from sottovoce.errors import SettingsError, UntrustedError
+from sottovoce.errors import ProtocolError, SettingsError, UntrustedError
 from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
-from tests.client.world import COST, DAY, FakeProxy, World, charges, pause_once_made
+from tests.client.world import COST, DAY, ITEMS, FakeProxy, World, charges, pause_once_made
 
 
 def other_model(world: World) -> SignedManifest:
@@ -159,6 +159,34 @@ def test_consent_to_outdated_terms_is_refused_and_leaves_the_limit(
     assert informed.get_status() == before
     informed.accept(asked[1], 7.0)
     assert (informed.get_status().terms, informed.get_status().limit) == (asked[1], 7.0)
+
+
+def ask_for_names(outcomes: int) -> dict[str, Any]:
+    """Return the terms of a training of names with this number of outcomes."""
+    kind = {"mechanism": "named", "parameters": {"names": outcomes}}
+    return {**kind, "loud_fraction": 1 / outcomes}
+
+
+@pytest.mark.parametrize("outcomes", [ITEMS + 2, 4 * ITEMS])
+def test_number_of_outcomes_of_names_never_changes(folder: Path, outcomes: int) -> None:
+    """With fewer outcomes, a name would be more certain; with more, dummies would hide it less."""
+    world = World(**ask_for_names(2 * ITEMS))
+    proxy = FakeProxy(world)
+    with world.create(folder) as client:
+        assert client.sync(proxy).outcome == "sent"
+        world.now += DAY
+        proxy.publish(world.signed(2, **ask_for_names(outcomes)))
+        with pytest.raises(TermsError, match=f"names {outcomes}, not names {2 * ITEMS}"):
+            client.sync(proxy)
+        assert len(proxy.received) == len(charges(folder)) == 1
+
+
+@pytest.mark.parametrize("outcomes", [0, ITEMS, 2 * ITEMS + 1, 2**40])
+def test_impossible_numbers_of_outcomes_are_refused(outcomes: int) -> None:
+    """Refuse none, fewer than a catalogue needs, an odd number, and more than the bound."""
+    asked = {**ask_for_names(2 * ITEMS), "parameters": {"names": outcomes}}
+    with pytest.raises(ProtocolError, match="names"):
+        World().signed(1, **asked)
 
 
 @pytest.mark.parametrize("cheaper", [{"epsilon": 0.25}, {"reports": 1}])

@@ -9,20 +9,22 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from sottovoce.client import Client, HttpProxy
+from sottovoce.data import load
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
-from sottovoce.sandbox.setup import get_proxy_config
+from sottovoce.sandbox.setup import get_proxy_config, get_server_config
 from sottovoce.sandbox.swarm import sync_client
-from sottovoce.server import Keys
+from sottovoce.server import Keys, ServerSettings, ServerStore
 from sottovoce.service.toml import read_settings
 from tests.cli.test_sandbox import DATA, made
 from tests.lacking import leave_out
@@ -64,21 +66,26 @@ def swarm(*arguments: object) -> str:
 
 
 @pytest.mark.slow
-def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("learn", "reports", "epsilon"), [("taste", 100, 2.5), ("names", 1, 10.0)])
+def test_up_and_a_swarm_from_first_start_to_restart(
+    tmp_path: Path, learn: str, reports: int, epsilon: float
+) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
     port = free_port()
     options: tuple[object, ...] = ("--port", port)
     options += ("--epoch-seconds", 1, "--min-clients", N_CLIENTS, "--epochs", N_EPOCHS + 1)
+    options += ("--learn", learn)
+    limit = (N_EPOCHS + 1) * reports * epsilon
     with run_up(folder, "--data", DATA, *options) as (process, text):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
         assert f"http://127.0.0.1:{port}" in text
         assert "only the local guarantee holds" in text
-        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in text
+        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit {limit:g}" in text
         assert f"sottovoce swarm --up {folder} --clients {N_CLIENTS}" in text
         size = ("--clients", N_CLIENTS, "--epochs", N_EPOCHS)
         shown = swarm("--up", folder, *size, "--json", report)
         assert "protects nobody" in " ".join(shown.split())
-        check_report(json.loads(report.read_text()))
+        check_report(json.loads(report.read_text()), reports, epsilon)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     with run_up(folder) as (process, text):
@@ -91,15 +98,29 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
         assert (only["epoch"], only["sent"]) == (3, N_CLIENTS)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
+    if learn == "names":
+        check_names(folder)
 
 
-def check_report(report: dict[str, Any]) -> None:
+def check_names(folder: Path) -> None:
+    """Check that what was named is what people touch: by chance wrong about once in 100,000."""
+    settings = ServerSettings.read(get_server_config(folder))
+    with closing(ServerStore(settings.database)) as store, store.read() as transaction:
+        epoch = transaction.find_latest_epoch()
+        assert epoch is not None
+        named = transaction.get_name_counts(epoch.epoch)[2]
+    # Few reports are not the name, and some people have nothing to name.
+    assert N_CLIENTS < named.sum() <= 1.1 * (N_EPOCHS + 1) * N_CLIENTS
+    assert np.corrcoef(named, load(DATA).histories.popularity())[0, 1] > 0
+
+
+def check_report(report: dict[str, Any], reports: int, epsilon: float) -> None:
     assert [epoch["epoch"] for epoch in report["epochs"]] == [1, 2]
     for epoch in report["epochs"]:
         assert epoch["outcomes"] == {"sent": N_CLIENTS}
-        assert epoch["counted"] == N_CLIENTS * 100
-    assert report["ledgers_spent_at_most"] == N_EPOCHS * 100 * 2.5
-    assert report["privacy"]["spans"][-1]["pure"] == N_EPOCHS * 100 * 2.5
+        assert epoch["counted"] == N_CLIENTS * reports
+    assert report["ledgers_spent_at_most"] == N_EPOCHS * reports * epsilon
+    assert report["privacy"]["spans"][-1]["pure"] == N_EPOCHS * reports * epsilon
     assert report["problems"] == []
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,10 @@ def times(epoch: int) -> dict[str, int]:
     return {"opens": opens, "closes": opens + EPOCH_LENGTH}
 
 
+# Terms of a training of names.
+NAMES = {"mechanism": "named", "parameters": {"names": 2 * ITEMS}, "loud_fraction": 1 / (2 * ITEMS)}
+
+
 class FakeTime:
     """A clock that moves when somebody sleeps, with events at given moments."""
 
@@ -57,8 +62,8 @@ class FakeTime:
 class Scene:
     """A proxy in its first epoch, and a clock at its opening."""
 
-    def __init__(self) -> None:
-        self.world = World()
+    def __init__(self, **changes: Any) -> None:
+        self.world = World(**changes)
         self.time = FakeTime()
         self.proxy = FakeProxy(self.world, **times(1))
 
@@ -140,9 +145,11 @@ def test_nobody_reports_after_the_end_of_an_epoch(scene: Scene, closed_by: str) 
     assert scene.proxy.calls.count("send") == (1 if closed_by == "proxy" else 0)
 
 
+@pytest.mark.parametrize("changes", [{}, NAMES])
 def test_reports_are_those_of_devices_with_the_same_random_words(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
+    scene = Scene(**changes)
     world, signed, histories = scene.world, scene.proxy.signed, [[1, 2], [3], []]
     scene.finish_at(FIRST_OPENS + EPOCH_LENGTH, 2)
     words = draw_os_words(len(histories), REPORTS)

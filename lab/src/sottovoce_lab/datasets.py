@@ -18,11 +18,11 @@ from sottovoce.data import load
 from sottovoce.data.files import convert_read_errors, get_first_line
 from sottovoce.errors import DataError, MissingExtraError
 
-# Subset of the Netflix Prize: its most rated films, and people with enough of them.
+# Subset of the Netflix Prize: the most rated films, and people who rated enough of these.
 NETFLIX_FILM_COUNT = 9_781
 NETFLIX_PEOPLE_COUNT = 75_040
 MIN_FILMS_PER_PERSON = 60
-# Seed of the new numbers of its films and people.
+# Seed that draws the new numbers of the films and people of this subset.
 NETFLIX_ORDER_SEED = 20261115
 # Globo.com's timestamps are in milliseconds.
 MILLISECONDS_PER_SECOND = 1_000
@@ -78,7 +78,7 @@ def build_netflix_subset(
         raise DataError(
             f"nobody rated {MIN_FILMS_PER_PERSON} of the {films:,} most rated films", path=source
         )
-    # Selected people are in their old order; the new number of each is its place in `chosen`.
+    # `select` keeps people in their old order. The new number of each is their place in `chosen`.
     data, numbers = data.select(chosen, None), np.argsort(chosen)
     table = pl.DataFrame(
         {
@@ -158,7 +158,7 @@ def convert_table_errors(source: Path) -> Iterator[None]:
 
 
 def select_first(table: pl.DataFrame, user: pl.Expr, item: pl.Expr, time: pl.Expr) -> pl.DataFrame:
-    """Return the first time of each pair of user and item, in their order."""
+    """Return the first time of each pair of user and item, sorted by user and item."""
     pairs = table.select(user.alias("user"), item.alias("item"), time.alias("timestamp"))
     if empty := [column.name for column in pairs if column.null_count()]:
         raise DataError(f"every row must have a readable {' and '.join(empty)}; some have none")

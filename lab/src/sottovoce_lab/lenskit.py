@@ -37,7 +37,7 @@ class FederatedScorer(Component[ItemList]):  # type: ignore[misc]
         self.model = FederatedMF(**self.config.parameters).fit(histories)
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
-        """Score items by the history of the query, or else by that of the training."""
+        """Score items by the history of the query or, if it has none, the user's training data."""
         asked = RecQuery.create(query)
         own: NDArray[np.integer] = np.empty(0, np.int64)
         if asked.user_items is not None:

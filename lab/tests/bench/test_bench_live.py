@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sottovoce.cli.options import Learn
 from sottovoce.errors import SettingsError
 from sottovoce.server import InProcessOpener
 from sottovoce.training import Settings
@@ -126,7 +127,7 @@ def test_a_fresh_server_counts_every_report_of_a_chunk(tmp_path: Path, for_real:
 @needs_proc
 @pytest.mark.slow
 def test_an_epoch_of_names_is_compared_with_one_of_taste() -> None:
-    plans = {
+    plans: dict[Learn, Settings] = {
         "names": Settings.preset("named", half_life=1.0),
         "taste": Settings.preset("loudest", reports=1, factors=4, half_life=1.0),
     }

@@ -152,7 +152,7 @@ def _request_lists(model: Any, histories: Histories, length: int) -> NDArray[np.
 
 @dataclass(frozen=True, eq=False)
 class Popularity:
-    """A model that scores an item by the people who touched it: all time, or recently.
+    """A model that scores an item by the number of people who touched it, at any time or recently.
 
     >>> bought = Interactions.from_lists("shop", [[0, 1], [1], [2]], 3)
     >>> Popularity.fit(bought).counts.tolist()

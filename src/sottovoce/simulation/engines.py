@@ -3,7 +3,8 @@
 The package of an engine has two names: `Options`, a frozen dataclass of settings, and
 `build(parts, settings, options)`, which makes the engine for these people. `build` imports the
 slow dependencies of the engine, so that listing engines is fast. The name `auto` stands for the
-reference engine if the training is small, because it need not be compiled, and otherwise for `cpu`.
+reference engine if the training is small, because this engine need not be compiled, and otherwise
+for `cpu`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ ENGINE_MODULES = {
 }
 AUTO_ENGINE = "auto"
 COMPILED_ENGINES = ("cpu", "cuda")
-# `auto` uses the reference engine if the training takes it at most about this long. Compiling
+# `auto` uses the reference engine if it needs at most about this time for the training. Compiling
 # `loudest` for the cpu engine takes about twice as long, once on each machine.
 MAX_REFERENCE_SECONDS = 10.0
 

@@ -53,7 +53,7 @@ from sottovoce.training import DEFAULT_PRESET, Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# Ids of items: int32 where a matrix was fitted, else of the type that they have in the table.
+# Ids of items: column numbers (int32) after a fit to a matrix, otherwise the ids of the table.
 Ids = NDArray[Any]
 Callback = Callable[[int, float, dict[str, float]], None]
 
@@ -65,7 +65,8 @@ class FederatedMF:
     """Federated matrix factorisation under local differential privacy, simulated.
 
     The trained model is only the item matrix: no user's vector is kept, since none leaves a
-    device. `recommend` solves it from the history that it is given, so new users need no training.
+    device. `recommend` solves the vector of a user from the history that it gets, so new users need
+    no training.
 
     >>> from scipy import sparse
     >>> history = sparse.csr_matrix([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]])
@@ -74,15 +75,15 @@ class FederatedMF:
     >>> sorted(items.tolist())
     [2, 3]
 
-    A table of interactions has ids, and so have the lists of a model that was fitted to one:
+    After a fit to a table of interactions, people and items have the ids of the table:
 
     >>> bought = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "pot", "tea", "cup"]}
     >>> shop = FederatedMF(factors=1, epochs=2, reports=10).fit(bought)
     >>> shop.recommend("ann", bought, N=1)[0].tolist()
     ['cup']
 
-    Tags of the items make lists better and cost no report: `fit` takes them as a `Catalogue`, a
-    list with a mapping for each item, or a sparse 0/1 matrix (items x tags).
+    Tags of the items make lists better, and reports do not depend on them. `fit` takes them as a
+    `Catalogue`, a list with a mapping for each item, or a sparse 0/1 matrix (items x tags).
 
     >>> films = [{"genre": ("Horror",)}, {"genre": ("Comedy",)}] * 2
     >>> tagged = FederatedMF(factors=1, epochs=2, reports=10).fit(history, item_features=films)
@@ -94,8 +95,8 @@ class FederatedMF:
     >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().training.pure <= 10
     True
 
-    Parameters work as in scikit-learn, whose `clone` and `ParameterGrid` take it. What is not given
-    is planned by `fit`, which knows people and items:
+    Parameters work as in scikit-learn, so its `clone` and `ParameterGrid` can be used. `fit` plans
+    all settings that are not given, from the numbers of people and items:
 
     >>> FederatedMF(budget=10).set_params(preset="crowd", seed=3)
     FederatedMF(seed=3, preset='crowd', budget=10)
@@ -103,67 +104,73 @@ class FederatedMF:
     Parameters
     ----------
     factors : int of at least 1, optional
-        numbers that describe an item (F).
+        number of factors in the vector of an item (F).
     epochs : int of at least 1, optional
-        number of epochs with reports (T); without a half-life, training ends after them.
+        number of epochs (T); training ends after them if half_life is 0.
     epsilon : float from 1e-06 to 40, optional
         epsilon of one report.
     reports : int from 1 to 10000, optional
         reports of one person in one epoch (k); an epoch costs k * epsilon.
     mechanism : str, optional
-        how devices report: coordinate, loudest, named.
+        mechanism by which a device makes its reports: coordinate, loudest, named.
     seed : int from 0 to 9007199254740991, default 0
-        public seed of the first item matrix, the directions and, in a simulation, all reports.
+        seed of the first item matrix and of the directions, which is public; in a simulation also
+        of all reports.
     preset : str, default 'loudest'
         settings to start from: paper, coordinate, loudest, named, strong, crowd.
     start : UserItems or path, optional
         public interactions from which the first item matrix is learnt, or a file of `sottovoce
         start`.
     budget : float, optional
-        epsilon that each person may spend in all, with nobody to trust; without a budget the preset
-        has its usual reports.
+        local privacy budget: the largest sum of the epsilons of one person's reports; None: that of
+        the preset, if it has one.
     central_budget : float, optional
-        the same after an honest shuffle.
+        central privacy budget: the largest epsilon of one person after an honest shuffle of all
+        reports; None: that of the preset, if it has one.
     history : float, optional
-        items of a typical person; None: the median of the data, to two digits.
+        number of items in a typical history; None: the median of the data, rounded to two digits.
     lifetime : int of at least 0, optional
-        epochs in which one person takes part, drawn by their own device; 0 means all.
+        number of epochs in which one person takes part (E); their device draws them at random; 0:
+        all epochs.
     half_life : float from 0 to 1000000000, optional
-        epochs after which old reports weigh half, and learning never ends; 0: it ends after T.
+        number of epochs after which a report has half its weight; training then never ends; 0: all
+        reports weigh the same, and training ends after T epochs.
     dummies : int from 0 to 10000000, optional
-        uniform random reports that the proxy mixes into every epoch (D): they hide a person where
-        others do not.
+        number of random reports that the proxy adds to every epoch (D); they hide a person's
+        reports even if few other people report.
     alpha : float from 0 to 1024, optional
-        weight of a touched item is 1 + alpha, of any other item 1.
+        extra weight of touched items: a touched item weighs 1 + alpha, any other item 1.
     regularization : float from 1e-12 to 1000000, optional
         regularization of user vectors and items (lambda).
     ridge : float from 0 to 1000000, optional
-        further regularization of user vectors, relative to the mean squared length of V's columns.
+        additional regularization of user vectors, as a multiple of the mean squared length of the
+        item matrix's columns.
     learning_rate : float above 0, optional
         length of a step along the estimated gradient.
     steps : int of at least 1, optional
-        steps in one epoch, all from the same reports.
+        number of gradient steps in one epoch, all with the same reports.
     rate_grows_with_reports : bool, optional
-        multiply the step by k, as the paper does.
+        multiply the length of a step by the number of reports (k), as the paper does.
     initial_scale : float above 0, optional
-        standard deviation of the first item matrix.
+        standard deviation of the entries of the first item matrix.
     head_start : float of at least 0, optional
-        first value of the first factor, in multiples of initial_scale; 0 means random.
+        value of every item's first factor at the start, in multiples of initial_scale; 0: random
+        values.
     rotate : bool, optional
-        turn the factors to a fresh basis after every epoch.
+        rotate the item matrix to a new random basis after every epoch.
     options : Mapping[str, Any], optional
-        the mechanism's options, as `{'block': 8}` for `loudest`.
+        options of the mechanism, such as `{'block': 8}` for `loudest`.
     engine : str, default 'auto'
-        what trains: auto, cpu, cuda, ray, reference.
+        engine that simulates the devices: auto, cpu, cuda, ray, reference.
     engine_options : Mapping[str, Any], optional
-        the engine's options, as `{'card': 1}` for `cuda`.
+        options of the engine, such as `{'card': 1}` for `cuda`.
     threads : int, optional
-        short for that option of the engines `cpu` and `auto`.
+        number of threads; short for the option `threads` of the engines `cpu` and `auto`.
     unknown : Any
-        any other name is refused with the nearest parameter's.
+        any other parameter is refused; the error suggests the parameter with the most similar name.
     """
 
-    # What `fit` sets: the constructor of a scikit-learn estimator sets only parameters.
+    # Attributes that `fit` sets. The constructor of a scikit-learn estimator sets only parameters.
     _labels: Labels | None = None
     _settings: Settings | None = None
     _tags: Tags | None = None
@@ -203,7 +210,7 @@ class FederatedMF:
         **unknown: Any,
     ):
         check_names(type(self).__name__, unknown, self._list_parameters())
-        # scikit-learn's `clone` compares: each attribute must be the argument itself.
+        # scikit-learn's `clone` checks that each attribute is the argument itself.
         self.factors = factors
         self.epochs = epochs
         self.epsilon = epsilon
@@ -256,7 +263,7 @@ class FederatedMF:
         Raises:
             SettingsError: A value is impossible, or there is no such parameter. Nothing is changed.
         """
-        # The constructor of another model checks them all before one is changed.
+        # The constructor of another model checks all values before any parameter is changed.
         type(self)(**{**self.get_params(), **params})
         for name, value in params.items():
             setattr(self, name, value)
@@ -292,23 +299,23 @@ class FederatedMF:
         """Train on interactions. A rating above 0 is an interaction; any other rating is none.
 
         Args:
-            user_items: A matrix of N people x M items, sparse or dense, which are known by number.
-                Or a table with ids: a DataFrame of any library with columns for user and item, a
-                mapping of such columns, a pair `(users, items)`, or what `sottovoce.data.load`
-                returns. The names of columns are recognised as in files; for other names `load`
-                takes `columns`. Then every method calls items by these ids, in the order of
-                `item_ids`.
+            user_items: A matrix of N people x M items, sparse or dense; people and items are the
+                numbers of rows and columns. Or a table with ids: a DataFrame of any library with
+                columns for user and item, a mapping of such columns, a pair `(users, items)`, or
+                what `sottovoce.data.load` returns. The names of columns are recognised as in files;
+                for other names `load` takes `columns`. After a fit to a table, all methods use its
+                ids for items, in the order of `item_ids`.
             item_features: Tags of the items, for recommending; training does not look at them. A
                 `Catalogue`, a list with a mapping for each item, or a sparse matrix, items x tags.
-            test: What was left out of the same people, in a form that `user_items` can have. Then
-                there are metrics after every epoch, as of `evaluate`: in the end of all people,
-                and before of at most 10,000.
+            test: Test items of the same people, in a form that `user_items` can have. If they are
+                given, the metrics of `evaluate` are measured after every epoch: on all people after
+                the last epoch, on at most 10,000 people after earlier ones.
             show_progress: Whether a bar shows the epochs.
             callback: Called after every epoch as `callback(epoch, seconds, metrics)`.
-            checkpoint: A file to which the state is written after every epoch. A training that
-                finds one there continues to the same model as if it had never stopped. The
-                callback is called for its epochs again; where `test` is another, without metrics,
-                except the last epoch.
+            checkpoint: A file to which the state is written after every epoch. If the file exists,
+                the training continues from it, and ends with the same model as if it had never
+                stopped. The callback is first called for the epochs in the file. If they were
+                measured on another `test`, only the last of them gets metrics.
 
         Returns:
             The model itself.
@@ -321,7 +328,7 @@ class FederatedMF:
         start = None if self.start is None else make_start(self.start, labels)
         start_factors = 0 if start is None else start.shape[1]
         settings = plan_settings(self.get_params(), histories, start_factors)
-        # Everything of the last fit goes before the new one begins: a failure must not leave a
+        # Drop the results of the last fit before the new one begins, so that a failure leaves no
         # mixture.
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
         self._crowd = crowd = histories.n_users
@@ -330,8 +337,8 @@ class FederatedMF:
             known_tags = make_empty_tags(histories.n_items) if tags is None else tags
             fit_test = FitTest(histories, hidden, known_tags, settings)
         file = None if checkpoint is None else Path(checkpoint)
-        # A checkpoint of other data must not be continued; without a file nothing needs the
-        # fingerprint.
+        # The fingerprint prevents that a checkpoint of other data is continued. It is needed only
+        # with a file.
         identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
         log = TrainingLog.open(settings, histories.n_items, file, identity, start)
         refresh_metrics(log, fit_test)
@@ -383,7 +390,8 @@ class FederatedMF:
             user_items: Their histories, in a form that `fit` takes.
 
         Returns:
-            N x F, in the order of the rows of a matrix, or of the ids of a table, ascending.
+            N x F, in the order of the rows of the matrix, or in ascending order of the ids of the
+            table.
         """
         V, (histories, *_) = self.item_factors, parse_rows(user_items, self._items)
         return solve_user_vectors(
@@ -405,22 +413,23 @@ class FederatedMF:
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
     ) -> tuple[Ids, Float32]:
-        """Return the N best items and their scores, best first; 2-D where `userid` is an array.
+        """Return the N best items and their scores, best first; 2-D if `userid` is an array.
 
-        Somebody without a history is shown what is popular, as far as the model knows. Where fewer
-        than N items are left, the list ends with item -1 (None, where ids are text) and score -inf.
+        A person without a history gets the items that are popular by the model's estimate. If fewer
+        than N items are left, the list is filled up with item -1 (None if ids are text) and score
+        -inf.
 
         Args:
             userid: One user or several.
-            user_items: Their histories, since the model keeps none. In a table `userid` is looked
-                up: somebody who is not in it is an error. A matrix has only the rows of these
-                users, in the order of `userid`, which only names them, as in `implicit`. The same
-                holds for a table of one person's items, without users.
+            user_items: The histories of these users, because the model keeps none. In a table,
+                `userid` is looked up, and a user who is not in it raises an error. A matrix must
+                have only the rows of these users, in the order of `userid`, as in `implicit`. A
+                table without a column of users is the history of one user.
             N: How many items.
             filter_already_liked_items: Whether items of the person's history are left out.
             filter_items: Further items to leave out.
             items: The only items to rank; by default all.
-            item_features: Replace those that `fit` was given.
+            item_features: Tags of the items, instead of those that `fit` got.
             times: A matrix with the time of each interaction of `user_items`, as any number that
                 grows with time. Later items then count more. Timestamps of a table are ignored.
         """
@@ -453,16 +462,16 @@ class FederatedMF:
     ) -> tuple[float, list[tuple[Any, float]]]:
         """Return the score of an item and the reasons for it, as a device gives them.
 
-        A reason is an own item, a `Tag`, or None for what many people touch now, with its share of
-        all reasons for the item.
+        A reason is an item of the history, a `Tag`, or None, which means that many people touch the
+        item now. Each reason has its share of all reasons for the item.
 
         Args:
             userid: The user.
             user_items: Their history, as `recommend` takes it.
             itemid: The item.
             N: Maximum number of reasons.
-            item_features: Replace those that `fit` was given.
-            times: When each interaction was, as `recommend` takes it.
+            item_features: Tags of the items, instead of those that `fit` got.
+            times: The time of each interaction, as for `recommend`.
         """
         histories, max_reasons = self._select_rows(userid, user_items), check_positive("N", N)
         ids = self._items.parse_numbers(itemid, "itemid")
@@ -492,8 +501,8 @@ class FederatedMF:
     ) -> Evaluation:
         """Measure lists made from `user_items`, as `sottovoce.simulation.evaluate` does.
 
-        The result also has `negatives`: against how many items each was ranked, in the mean over
-        people. Coverage, novelty and Gini are always of lists of all items.
+        The result also has `negatives`, the mean number of items that a test item is ranked with.
+        Coverage, novelty and Gini are always measured on lists from the whole catalogue.
 
         Args:
             user_items: The histories, in a form that `fit` takes.
@@ -501,12 +510,11 @@ class FederatedMF:
                 table.
             metrics: Names with a length: hr, recall, precision, map, mrr, ndcg, coverage, novelty
                 and gini, as "ndcg@100".
-            negatives: How many items that the person never touched a left-out item is ranked
-                against. None ranks in the whole catalogue, as real lists do; then numbers are much
-                lower.
+            negatives: Number of untouched items that each test item is ranked with. None ranks it
+                in the whole catalogue, like a real list; the metrics are then much lower.
             seed: The seed of the negatives; None: that of the settings, as in `sottovoce simulate`.
-            item_features: Replace those that `fit` was given.
-            times: When each interaction was, as `recommend` takes it.
+            item_features: Tags of the items, instead of those that `fit` got.
+            times: The time of each interaction, as for `recommend`.
         """
         histories, users, _ = parse_rows(user_items, self._items)
         hidden = parse_test(test, self._items, histories, users)
@@ -531,9 +539,9 @@ class FederatedMF:
         filter_items: ArrayLike | None = None,
         items: ArrayLike | None = None,
     ) -> tuple[Ids, Float32]:
-        """Return items whose vectors point the same way (cosine), with scores.
+        """Return the items whose vectors have the largest cosine with an item, with these cosines.
 
-        The item itself is the first. Both arrays are 2-D where `itemid` is an array.
+        The item itself is the first. Both arrays are 2-D if `itemid` is an array.
 
         Args:
             itemid: One item or several.
@@ -584,8 +592,8 @@ class FederatedMF:
 
         Args:
             clients: How many people take part in an epoch; by default as many as in the smallest
-                epoch of `fit`. A loaded model does not know that: without `clients` there is no
-                central figure.
+                epoch of `fit`. A loaded model does not know this number, so without `clients` it
+                has no central figure.
             delta: The delta of the central figures, and of the tighter local one.
         """
         people = self._crowd if clients is None else check_positive("clients", clients)
@@ -601,7 +609,7 @@ class FederatedMF:
         # The start is in the item matrix already, and a table is no JSON.
         parameters = {**self.get_params(), "start": None}
         extra: dict[str, Any] = {"parameters": to_plain(parameters)}
-        # `item_factors` would have raised an error.
+        # Without a state, `item_factors` has raised an error above.
         assert self._state is not None
         # Ids that are only the numbers of the rows need not be written.
         if not np.array_equal(self.item_ids, np.arange(len(V))):
@@ -619,8 +627,8 @@ class FederatedMF:
         """Read a model.
 
         Args:
-            path: What `save` wrote, engine, tags and ids included; or a checkpoint, which has no
-                ids.
+            path: A file that `save` wrote, with parameters, tags and ids; or a checkpoint, which
+                has none of these.
         """
         saved = read_model(Path(path))
         parameters = saved.extra.get("parameters", {})
@@ -652,8 +660,8 @@ class FederatedMF:
 
         Args:
             V: The item matrix, M x F, float32.
-            settings: What it was trained with.
-            epochs_done: In how many epochs; None: in all of the settings.
+            settings: The settings that V was trained with.
+            epochs_done: Number of epochs that V was trained for; None: all epochs of the settings.
             tags: Tags of the items; None: the items have none.
             item_ids: The ids of the rows; None: their numbers.
         """
@@ -680,7 +688,7 @@ def _weigh(histories: Histories, times: Matrix | None) -> Float64 | None:
 
 
 def _score_all_items(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
-    """Return N x M scores; somebody without a history is shown what is popular."""
+    """Return N x M scores; those of a person without a history are popularity."""
     X = solve_wide_vectors(model, histories, weights).astype(np.float64)
     lengths = np.diff(histories.indptr)
     return np.array(
@@ -701,7 +709,7 @@ def _mask_allowed(
 
 
 def _take_best(scores: Float32, n: int) -> tuple[NDArray[np.int32], Float32]:
-    """Return the n largest of every row, ties to the lower number; -1 where nothing is left."""
+    """Return the n best items of every row and their scores; item -1 for a score of -inf."""
     # A stable order keeps ties in the order of their numbers.
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
     best = np.take_along_axis(scores, order, axis=1)
@@ -713,6 +721,6 @@ def _read_tags(saved: ModelFile) -> Tags:
     starts, columns = saved.arrays["tag_starts"], saved.arrays["tag_columns"]
     shape = (len(saved.V), len(names))
     table = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=shape)
-    # The file may be damaged or forged, and compiled code does not look where it reads.
+    # The file may be damaged or forged, and compiled code does not check where it reads.
     table.check_format(full_check=True)
     return Tags(names, table)

@@ -26,7 +26,7 @@ class HoldoutRule:
     tags: bool = True
     """Whether devices use the tags of the data, if it has any."""
     time: bool | None = None
-    """Whether devices use the order of their history; None: unless `split` is `random`."""
+    """Whether devices use the order of their history; None: yes, unless `split` is `random`."""
 
 
 @dataclass(frozen=True, eq=False)

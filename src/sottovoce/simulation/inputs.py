@@ -297,8 +297,8 @@ def parse_times(raw: Matrix, histories: Histories) -> NDArray[np.int64]:
     times = sparse.csr_array(times, copy=True)
     times.sort_indices()
     entries, wanted = times.tocoo(), _number_cells(histories)
-    # The search returns the last place for an entry beyond all cells. There is a -1, which equals
-    # no entry.
+    # The search returns the last place for an entry beyond all cells. That place has -1, which
+    # equals no entry.
     cells = np.append(entries.row.astype(np.int64) * histories.n_items + entries.col, -1)
     places = np.searchsorted(cells[:-1], wanted)
     if (cells[places] != wanted).any():

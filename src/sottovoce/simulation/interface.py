@@ -87,8 +87,9 @@ class Engine(ABC):
         Args:
             V: The item matrix.
             epoch: The epoch, counted from 0.
-            row_limit: The limit for rows of the item matrix with which a live server resists
-                attackers (`training.items.limit_row_lengths`); 0: no limit.
+            row_limit: Largest length of a row of the estimate, in multiples of the typical length,
+                by which a live server resists attackers (`training.items.limit_row_lengths`); 0: no
+                limit.
             has_start: Whether the training has a public start.
         """
         # `collect` converts V for itself; the update below needs the converted V, too.

@@ -5,8 +5,8 @@ knows the tastes of a shop's people before it learns, so several kinds are tried
 many, sharp or blurred. The differences between their results show how uncertain the estimate is.
 
 A plan of names is not tried, because invented people have no days on which they touch one thing and
-not another. What counts is the supply: a person sends few reports in a lifetime, so in the long run
-all reports come from new people.
+not another. What counts is the supply of reports: a person sends few of them in a lifetime, so in
+the long run all reports come from new people.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from sottovoce.training.planning import PublicNumbers
 
 Verdict = Literal["yes", "barely", "no", "unknown"]
 
-# The invented shops: the number of tastes, and the share of a history that is the person's own.
+# The invented shops: the number of tastes, and the share of choices that follow a person's taste.
 SHOP_KINDS = tuple((tastes, focus) for tastes in (3, 6, 10) for focus in (0.6, 0.8))
 DAYS_PER_WEEK = 7
 # Number of items in a recommended list.
@@ -94,7 +94,7 @@ class PlanOutlook:
 
     @property
     def min_clients(self) -> int:
-        """The least crowd that the terms can promise to devices.
+        """The minimum size of the crowd that the terms can promise to devices.
 
         It is the number of people who report in an epoch, but not below the usual minimum. With
         dummies it is 1.
@@ -129,13 +129,13 @@ class PlanOutlook:
 class NamesOutlook(PlanOutlook):
     """A plan of names for a shop, and how many reports an epoch has in the long run.
 
-    `public_numbers.people` are the people who come while one of them has all turns.
+    `public_numbers.people` is the number of people who come while one person takes all their turns.
     """
 
     present: int
-    """People of a week who are there when the training begins."""
+    """Number of people who come in a week when the training begins."""
     newcomers: int
-    """New people in a week."""
+    """Number of new people in a week."""
     epoch_days: int
 
     @property
@@ -150,7 +150,7 @@ class NamesOutlook(PlanOutlook):
 
     @property
     def first_reports(self) -> float:
-        """The expected number of reports that those present add to each of the first epochs."""
+        """The expected number of reports that `present` people add to each of the first epochs."""
         return self.present * self.settings.share * self.settings.reports
 
     @property
@@ -194,7 +194,7 @@ class ShopOutlook(PlanOutlook):
 
     @property
     def better_after(self) -> int | None:
-        """The epoch from which on lists stay better than popularity, in the mean; None: never."""
+        """The first epoch after which the mean of `lists` stays above `popularity`; None: never."""
         worse = [n for n, hr in enumerate(self.curve, 1) if hr <= self.popularity.mean]
         first = max(worse, default=0) + 1
         return None if first > len(self.curve) else first
@@ -242,8 +242,8 @@ def make_names_outlook(
     # How many reports one person makes does not depend on the number of people.
     first = make_plan(public_numbers.people)
     days = choose_epoch_days(newcomers * first.turns * first.reports / DAYS_PER_WEEK)
-    # A plan spreads the turns of its people over its epochs. So these are the people who come in
-    # that time.
+    # A plan spreads the turns of its people over its epochs. So it is made for the people who come
+    # during these epochs.
     people = max(round(newcomers * days / DAYS_PER_WEEK * first.epochs), 1)
     return NamesOutlook(
         replace(public_numbers, people=people),
@@ -265,7 +265,7 @@ def make_shop_outlook(
     *,
     accounts: bool = False,
 ) -> ShopOutlook:
-    """Plan tastes for a shop with this many people a week, and try the plan in invented shops.
+    """Plan a training of tastes for a shop, and try the plan in invented shops.
 
     >>> small = make_shop_outlook(PublicNumbers(people=100, items=40, history=5), Budget(local=10))
     >>> small.verdict, small.promise.local

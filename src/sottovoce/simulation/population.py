@@ -66,7 +66,7 @@ class People:
         return self.first + places if self.chosen is None else self.chosen[places]
 
     def slice(self, begin: int, end: int) -> People:
-        """Return the people at places `begin` to `end`, as views. Each keeps their number."""
+        """Return views of the people at places `begin` to `end - 1`, who keep their numbers."""
         if self.resampled is not None:
             return People(self.histories, self.first + begin, end - begin)
         if self.chosen is not None:
@@ -147,7 +147,7 @@ class Parts(ABC):
         return (self[index] for index in range(len(self)))
 
     def resample(self, people: int) -> Parts:
-        """Return this number of people, resampled from these, who report in their place.
+        """Return parts with this number of resampled people, who report in place of these people.
 
         Raises:
             SettingsError: The histories are in shards.
@@ -159,7 +159,7 @@ class Parts(ABC):
 
     @abstractmethod
     def compute_fingerprint(self) -> str:
-        """Return a hash of the data and the test items. A run continues only if it is the same."""
+        """Return a hash of data and test items, which must be the same to continue a checkpoint."""
 
 
 class WholeParts(Parts):
@@ -237,7 +237,7 @@ class CutParts(Parts):
 
 
 class StoredParts(Parts):
-    """A part for each shard in a folder. It is read when it is needed and not kept in memory."""
+    """A part for each shard in a folder, which is read when it is needed and then dropped."""
 
     def __init__(self, shards: Shards, rule: HoldoutRule):
         self._shards = shards

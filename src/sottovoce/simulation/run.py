@@ -43,9 +43,9 @@ from sottovoce.simulation.population import make_parts
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState
 from sottovoce.training import Settings
 
-# For each item how many people touched it, and the number of people.
+# The number of people who touched each item, and the number of all people.
 Totals: TypeAlias = tuple[NDArray[np.int64], int]
-# People whose lists are made to see which items they show: every item is scored for each of them.
+# Metrics of lists are measured on at most this many people, because every item is scored for each.
 MAX_USERS_LISTED = 10_000
 # Fields of a simulation that must be the same for a checkpoint to be continued.
 IDENTITY_FIELDS = ("tags", "time", "split", "negatives", "resample")
@@ -75,19 +75,19 @@ class Simulation:
         min_value=0,
     )
     tags: bool = True
-    """Recommend with the tags of the data, where it has any."""
+    """Whether devices use the tags of the data, if it has any."""
     time: bool | None = None
-    """Recommend by the order of a history; None: unless a random item is asked for."""
+    """Whether devices use the order of their history; None: yes, unless `split` is `random`."""
     resample: int | None = setting(
         None,
         "number of people to resample from those of the data, who then report in their place",
         min_value=1,
     )
     metrics: tuple[str, ...] = PAPER_METRICS
-    """What is measured; metrics of lists only once training is over."""
+    """Names of metrics. Metrics of lists are measured only after the last epoch."""
 
     def __post_init__(self) -> None:
-        # Refuses an engine that does not exist before the data is read.
+        # This refuses an engine that does not exist. The data has not been read yet.
         load_engine_package(self.engine)
         check(self)
         if not self.rank_metrics:
@@ -106,7 +106,7 @@ class Simulation:
         return HoldoutRule(self.split, self.negatives, self.settings.seed, self.tags, self.time)
 
     def choose_step(self, epoch: int, n_tested: int) -> int:
-        """Return n where every nth person is tested after this epoch, counted from 1."""
+        """Return n: every nth person is tested after this epoch. Epochs are counted from 1."""
         if epoch == self.settings.epochs or not self.sample:
             return 1
         return -(-n_tested // self.sample)
@@ -123,22 +123,24 @@ class Run:
 
     plan: Simulation
     epochs: list[Record]
-    """`epoch`, `seconds`, `people` who took part and, where evaluated, the metrics."""
+    """For each epoch: `epoch`, `seconds`, `people` (how many took part) and the metrics, if
+    evaluated."""
     final: dict[str, float]
-    """Metrics with all that devices know besides the model."""
+    """Metrics of the model with the side information of devices."""
     side_information: str
-    """What they know: "28 tags and time"; empty if it is nothing."""
+    """The side information, such as "28 tags and time"; empty if there is none."""
     model_only: dict[str, float]
-    """The same metrics of only the model."""
+    """The same metrics of the model without side information."""
     popularity: dict[str, float]
-    """The same metrics of recommending what everybody touches: a reader must see it."""
+    """The same metrics of a list of the most popular items, with which every model must be
+    compared."""
     informed_popularity: dict[str, float]
-    """Popularity with what devices know: tags and time without any learning."""
+    """The same metrics of popularity with side information: tags and time, but nothing learnt."""
     V: NDArray[np.float32]
     n_users: int
-    """The people of the data set."""
+    """The number of people in the data set."""
     n_tested: int
-    """Those of them who have a held-out item."""
+    """The number of people with a test item."""
     seconds: dict[str, float]
 
     @property
@@ -187,15 +189,16 @@ def simulate(
         data: The interactions, in memory or in shards.
         plan: What to run.
         start: The item matrix of a public start; None: there is none.
-        checkpoint: A file to which the state is written after every epoch. A run that finds one
-            continues it to the same final V as if it had never stopped.
+        checkpoint: A file to which the state is written after every epoch. If the file exists, the
+            run continues from it, and ends with the same V as if it had never stopped.
         on_epoch: Called with the record of each epoch, also of those in the checkpoint.
     """
     started = time.perf_counter()
     parts = make_parts(data, plan.holdout_rule)
     identity: Record = {}
     if checkpoint:
-        # The training's settings are compared by the log itself; these are the simulation's own.
+        # The log itself compares the settings of the training; these are the fields of the
+        # simulation.
         identity = {name: getattr(plan, name) for name in IDENTITY_FIELDS}
         identity = {"data": parts.compute_fingerprint(), **identity}
     log = TrainingLog.open(plan.settings, parts.n_items, checkpoint, identity, start)
@@ -229,7 +232,7 @@ def simulate(
         final = {name: last[name] for name in plan.rank_metrics if name in last}
         if len(final) < len(plan.rank_metrics):
             final = evaluate(engine, V, plan.metrics, informed=True)
-        # What devices know is the same in every part.
+        # All parts have the same kind of side information.
         informed = next(iter(engine.map_parts(lambda part: str(part.holdout.side_information))))
         # Counts of training data only: the held-out items are not in them.
         totals = count_popularity(engine)
@@ -278,7 +281,7 @@ def evaluate(
 def evaluate_popularity(
     engine: Engine, totals: Totals, metrics: Sequence[str], *, informed: bool = False
 ) -> dict[str, float]:
-    """Measure scores that are training counts."""
+    """Measure lists that are ranked by popularity in the training data."""
 
     def rank(part: LocalEngine) -> Ranks:
         holdout = part.holdout
@@ -289,7 +292,7 @@ def evaluate_popularity(
 
 
 def count_popularity(engine: Engine) -> Totals:
-    """Return for each item how many people touched it, and the number of people."""
+    """Return the number of people who touched each item, and the number of all people."""
     parts = list(
         engine.map_parts(lambda part: (part.histories.popularity(), part.histories.n_users))
     )
@@ -309,7 +312,7 @@ def measure_exposures(
     length = max(metric.cutoff for metric in metrics)
 
     def make_lists(part: LocalEngine) -> NDArray[np.int32]:
-        # Of this part only those who are among the first of all people.
+        # Make lists for those people of this part who are among the first of all people.
         n = min(max(MAX_USERS_LISTED - part.people.first, 0), part.histories.n_users)
         if not n:
             return np.empty((0, length), np.int32)

@@ -1,15 +1,19 @@
 """An attack on one person, by an attacker who knows everything except one thing about them.
 
 The attacker has every epoch's V and everybody's history, and guesses one thing: whether the victim
-touched one item, or which of two histories is the victim's. The second reveals more. *Linked*, the
-attacker knows which reports are the victim's, and adds up log-likelihood ratios: no test is better.
-*Unlinked*, the proxy shows all reports of an epoch in random order. Each of them is the victim's
-with probability 1 / people, so to first order the log-likelihood ratio grows with the sum of
-`(f1 - f0) / fbar` over all reports. f1 and f0 are the victim's densities in the two worlds, and
-fbar is the average density of everybody.
+touched one item, or which of two histories is the victim's. Reports tell two histories apart more
+easily than one item. In each case there are two possible worlds: the true one and the other.
 
-If people take turns, the attacker knows which turns are the victim's, in both attacks. Turns do not
-depend on histories, so they reveal nothing by themselves. A server does not know them.
+If reports are *linked*, the attacker knows which reports are the victim's, and adds up their
+log-likelihood ratios: no test is better. If they are *unlinked*, the proxy shows all reports of an
+epoch in random order. Each of them is the victim's with probability 1 / people, so to first order
+the log-likelihood ratio grows with the sum of `(f1 - f0) / fbar` over all reports. f1 and f0 are
+the victim's densities of the report in the two worlds (`sottovoce_lab.audit.densities`), and fbar
+is the average density of everybody.
+
+If people take part in only some epochs, the attacker knows the victim's turns, in both attacks.
+Turns do not depend on histories, so they reveal nothing by themselves. A real server does not know
+them.
 
 One interaction of one person hardly changes V, so V is trained once and used in both worlds.
 """
@@ -49,12 +53,12 @@ class AttackPlan:
     trials: int = 4000
     """Number of trials: victims times crowds times two worlds."""
     crowds: int = 40
-    """Number of times that the reports of all others are drawn. All victims are attacked in each of
-    these crowds, so they share its noise."""
+    """Number of times that the reports of all others are drawn. All victims are attacked in each
+    crowd, so its noise is the same for all of them."""
     question: Question = "interaction"
     points: tuple[tuple[int, int], ...] = ()
-    """Pairs (k, T) of reports in an epoch and epochs to evaluate. If empty, a curve from one report
-    to all reports of the settings."""
+    """Pairs (k, T) to evaluate: k reports in each of T epochs. If empty, `list_points` chooses
+    pairs from one report to all reports of the settings."""
     seed: int = 0
     """Seed of victims, items and worlds."""
     threads: int | None = None
@@ -120,7 +124,8 @@ def run_attack(
     rng = np.random.default_rng(plan.seed)
     targets = choose_targets(histories, plan.victims, plan.question, rng)
     trials = list_trials(plan.victims, plan.crowds)
-    # In these two engines everybody reports in every epoch; turns are applied to the scores.
+    # In the engines `everybody` and `own` all people report in every epoch. The scores leave out
+    # the reports of people who do not take part.
     always = replace(settings, lifetime=0)
     training, everybody, own = (
         build_engine("cpu", people, engine_settings, threads=plan.threads)
@@ -130,14 +135,14 @@ def run_attack(
             (list_victim_histories(targets, trials), always),
         )
     )
-    # Sums of scores over epochs, linked and unlinked, for every k.
+    # For every k: the sums over epochs of linked scores, and of unlinked ones.
     totals = {reports: np.zeros((2, len(trials.victim))) for reports, _ in points}
     attack_points: dict[tuple[int, int], AttackPoint] = {}
     n_epochs = max(epochs for _, epochs in points)
     for epoch, V in enumerate(list_models(settings, training, histories.n_items, n_epochs)):
         watch(f"attack on {settings.mechanism}: epoch {epoch + 1} of {n_epochs}")
         knowledge = Knowledge(settings, everybody, own, histories, targets, trials, V, epoch)
-        # A point of T epochs adds up the scores of the first T.
+        # A point with T epochs adds up the scores of the first T epochs.
         for reports in sorted({k for k, epochs in points if epochs > epoch}):
             totals[reports][0] += knowledge.score_linked(reports)
             totals[reports][1] += knowledge.score_unlinked(reports)
@@ -158,7 +163,7 @@ def run_attack(
 
 
 def list_points(reports: int, epochs: int) -> tuple[tuple[int, int], ...]:
-    """Return pairs (k, T) from one report to all, about three for each factor of ten."""
+    """Return pairs (k, T) from one report to all; k T grows tenfold in about three pairs."""
     steps = [scale * 10**power for power in range(6) for scale in (1, 2, 5)]
     first = [(k, 1) for k in steps if k < reports]
     later = [(reports, t) for t in steps if t < epochs]
@@ -186,8 +191,8 @@ def compute_gaussian_bound(
 def _compute_bound(settings: Settings, histories: Histories, reports: int, epochs: int) -> float:
     mechanism = settings.build(histories.n_items)
     turns, crowd = min(epochs, settings.turns), max(settings.estimate_crowd(histories.n_users), 1)
-    # The dummies belong to all reports of an epoch. An attack on some of the reports meets only
-    # their share of the dummies.
+    # The dummies of an epoch are for all of its reports. An attack on only some of the reports
+    # meets the same share of the dummies.
     dummies = settings.dummies * reports // settings.reports
     return compute_gaussian_bound(mechanism, reports, turns, crowd, dummies)
 

@@ -41,8 +41,7 @@ class AuditPlan:
         200_000, "reports of each of two people, in each scene", min_value=MIN_SAMPLES
     )
     reports: int | None = None
-    """Number of reports in an epoch of the attacked training. Here and in the next two fields, None
-    means the value of the preset."""
+    """Number of reports in an epoch of the attacked training; None: the preset's."""
     epochs: int | None = None
     """T of the attacked training; None: the preset's."""
     alpha: float | None = None
@@ -76,7 +75,7 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The verdicts of an audit, the last of them about its attacks."""
+    """The verdicts of an audit, of which the last are about its attacks."""
 
     plan: AuditPlan
     checks: tuple[Check, ...]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, Mechanism, draw_os_words, solve_user_vectors
 from sottovoce.training import Settings
 
-# `(V, history, k) -> k reports`. The audit uses nothing else of a client.
+# A function of V, a history and k that returns k reports. The audit uses nothing else of a client.
 Client = Callable[[NDArray[np.float32], Sequence[int], int], NDArray[Any]]
 # Makes a new client for these settings and a catalogue of this size.
 ClientFactory = Callable[[Settings, int], Client]

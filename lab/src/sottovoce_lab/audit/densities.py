@@ -1,5 +1,6 @@
-"""Densities of reports: the probability of a report given a history, times the number of reports.
+"""Densities of reports.
 
+The density of a report is its probability given a history, times the number of possible reports.
 If a report is uniformly random, all densities are 1.
 """
 
@@ -21,14 +22,17 @@ from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# Maximum number of densities in memory while `compute_mean_density` averages those of everybody.
+# Maximum number of densities that `compute_mean_density` has in memory at a time.
 DENSITIES_PER_BLOCK = 1 << 24
 
 
 def compute_report_densities(
     mechanism: Mechanism, settings: Settings, V: Float32, histories: Histories
 ) -> Float32:
-    """Return the density of every report given every user's history, N x 2D for D directions."""
+    """Return the density of every report given every user's history.
+
+    The table is N x 2D for N users and D directions, each of which is reported with either sign.
+    """
     X = solve_user_vectors(
         V, histories, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
     )
@@ -57,7 +61,10 @@ def compute_mean_density(
 # Compiled, because `Loudest.densities` takes too long for many people.
 @njit(error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
-    """Set the densities of each person's loud directions; without any, all densities are 1."""
+    """Set the densities of each person's loud directions.
+
+    If a person has no loud direction, all of their densities are 1.
+    """
     selection = make_selection(rows.shape[1], X.shape[1])
     for u in range(X.shape[0]):
         a, x = rows[u], X[u]

@@ -19,8 +19,9 @@ from sottovoce_lab.audit.evidence import Fact
 FRESH_CLIENTS_CHECK = "fresh clients differ"
 FORKED_CLIENTS_CHECK = "forked clients differ"
 NEVER_SILENT_CHECK = "reports for every model and history"
-# Number of reports that are compared. With two or more factors, two honest reports are equal with a
-# probability of at most 1/2 for any epsilon, so all of them are equal with at most 2^-256.
+# Number of reports of each client that are compared. With two or more factors, two honest reports
+# are equal with probability 1/2 or less for any epsilon. So all pairs of reports are equal with
+# probability 2^-256 or less.
 COMPARED_REPORTS = 256
 # Number of items of the catalogue in all tests.
 CATALOGUE_SIZE = 64
@@ -49,7 +50,10 @@ def gather_facts(make: ClientFactory, settings: Settings) -> Iterator[Fact]:
 
 
 def check_forks(make: ClientFactory, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
-    """Compare parent and two children, with clients made before and after the fork."""
+    """Check that a parent and two forked children make different reports.
+
+    This is tested with clients that are made before the fork and with clients made after it.
+    """
     old = make(settings, CATALOGUE_SIZE)
     for age in ("before", "after"):
 

@@ -1,9 +1,9 @@
-"""Lower bounds of epsilon from counts, without trust in the code behind them.
+"""Lower bounds of epsilon from counts of reports, without trust in the code that made the reports.
 
-If a client is eps-LDP, then for every event `P[event | first] <= e^eps P[event | second]`, for any
-two histories. From counts of the event under both, Clopper and Pearson's exact intervals give a
-lower bound of the client's true epsilon. The bound is wrong with a probability that is chosen
-beforehand.
+If a client is eps-LDP, then for any two histories, `P[event | first] <= e^eps P[event | second]`
+for every event. From counts of the event under both histories, Clopper and Pearson's exact
+intervals give a lower bound of the client's true epsilon. The bound is wrong with a probability
+that is chosen beforehand.
 """
 
 from dataclasses import dataclass
@@ -80,15 +80,15 @@ Evidence = Ratio | Surprise | Fact
 
 
 def bound_epsilon(first: Count, second: Count, alpha: float) -> float:
-    """Return the epsilon that these counts prove, except with probability `alpha`.
+    """Return a lower bound of epsilon that is wrong with probability `alpha` or less.
 
-    It is 0 if they prove none.
+    It is 0 if the counts prove nothing.
 
     >>> round(bound_epsilon(Count(94264, 100_000), Count(5736, 100_000), 1e-6), 6)
     2.731547
     """
-    # Either history may be the more likely one. Each direction needs a lower and an upper bound of
-    # a probability, so four bounds share alpha.
+    # The event may be more likely under either history. Each of the two cases needs a lower and an
+    # upper bound of a probability, so four bounds share alpha.
     miss = alpha / 4
     return max(_bound_one_way(first, second, miss), _bound_one_way(second, first, miss))
 
@@ -116,7 +116,7 @@ def compute_independence_p_value(one: NDArray[Any], other: NDArray[Any]) -> floa
     shape = (int(rows.max()) + 1, int(columns.max()) + 1)
     table = np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1]).reshape(shape)
     by_row, by_column = table.sum(axis=1, keepdims=True), table.sum(axis=0, keepdims=True)
-    # For these margins, each cell of the table is hypergeometric.
+    # Given the sums of its rows and columns, each cell of the table is hypergeometric.
     return _compute_p_value(stats.hypergeom(int(table.sum()), by_row, by_column), table)
 
 

@@ -19,7 +19,8 @@ class Knowledge:
     """The attacker's scores of all trials, from the reports of one epoch.
 
     The engine `everybody` makes the reports of the crowds, `own` those of each trial's victim. In
-    both engines everybody reports in every epoch. The scores leave out those who do not take part.
+    both engines all people report in every epoch. The scores leave out the reports of people who do
+    not take part.
     """
 
     def __init__(
@@ -46,12 +47,12 @@ class Knowledge:
         uniform = settings.dummies / (people + settings.dummies)
         mean = compute_mean_density(mechanism, settings, V, histories)
         self._weight = (true - other) / (uniform + (1 - uniform) * mean)
-        # The middle between the expectations in the two worlds is subtracted from each score. The
-        # mean density includes the victim's copy in the crowd. The copy's reports are left out of
-        # the score, so its expectation is subtracted here.
+        # From each score, subtract the middle between its expectations in the two worlds. The crowd
+        # has a copy of the victim, which is a part of the mean density. The score leaves out the
+        # copy's reports, so also subtract their expectation.
         halfway = (true + other) / 2 - settings.share * true
         self._middle = (halfway * self._weight).mean(axis=1)
-        # Epoch numbers after the training's own: no random words are used twice.
+        # Epoch numbers that the training does not use, so that no random words are used twice.
         self._own = own.list_reports(V, settings.epochs + epoch)
         n_crowds = int(trials.crowd.max()) + 1
         self._crowds = [
@@ -59,8 +60,7 @@ class Knowledge:
             for crowd in range(n_crowds)
         ]
         first = settings.epochs + epoch * n_crowds
-        # A stream for each crowd and epoch, so that further crowds do not change the dummies of
-        # the others.
+        # Each crowd has its own stream in each epoch.
         draws = [stream(settings.seed, "dummy", first + crowd) for crowd in range(n_crowds)]
         n_signed = self._weight.shape[1]
         self._dummies = [draw.integers(n_signed, size=settings.dummies) for draw in draws]
@@ -70,7 +70,7 @@ class Knowledge:
         self._present = self._takes[trials.crowd, targets.victims[trials.victim]]
 
     def score_linked(self, reports: int) -> Float64:
-        """Return each trial's log-likelihood ratio of the victim's first `reports` reports.
+        """Return the log-likelihood ratio of the victim's first `reports` reports, for each trial.
 
         It is 0 if the victim does not take part in this epoch.
         """

@@ -39,7 +39,7 @@ MAX_PAIR_EVENTS = 64
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One scene's reports, calls x k, and the densities that they should have."""
+    """The reports of one scene (one row of k reports for each call) and their stated densities."""
 
     scene: Scene
     first: Ints
@@ -58,7 +58,7 @@ class Sample:
         return list(zip(names, (self.first, self.second), self.densities, strict=True))
 
     def select_independent(self, reports: Ints) -> Ints:
-        """Return independent reports: all of them, or only the first report of each short call."""
+        """Return independent reports: in a scene of short calls, only the first of each call."""
         return reports.ravel() if self.scene.reports_per_call == REPORTS_PER_CALL else reports[:, 0]
 
     def make_ratio(
@@ -83,7 +83,7 @@ def gather_evidence(make: ClientFactory, settings: Settings, samples: int) -> li
         sample = draw_sample(client, scene, samples)
         in_range = check_range(sample)
         evidence.append(in_range)
-        # Reports that do not exist cannot be counted.
+        # The other checks count only reports that exist.
         if in_range.holds:
             evidence += compare_single_reports(sample)
             evidence += compare_pairs(sample)
@@ -102,7 +102,7 @@ def draw_sample(client: Client, scene: Scene, samples: int) -> Sample:
 
 
 def check_range(sample: Sample) -> Fact:
-    """Check that every report exists; any other has probability 0 under every history."""
+    """Check that every report is one of the possible 2D; an honest client makes no others."""
     reports = np.concatenate([sample.first.ravel(), sample.second.ravel()])
     seen = f"{sample.scene.name}: {reports.min()}..{reports.max()} of 0..{sample.size - 1}"
     in_range = bool(((reports >= 0) & (reports < sample.size)).all())
@@ -110,11 +110,14 @@ def check_range(sample: Sample) -> Fact:
 
 
 def compare_single_reports(sample: Sample) -> Iterator[Ratio]:
-    """Count each value, each bit, and the events that tell the two people apart best."""
+    """Compare how often both people make each report, each bit, and the most telling reports.
+
+    The most telling reports are those that tell the two people apart best.
+    """
     values = np.arange(sample.size)
     events = {f"report {value}": values == value for value in values}
-    # Single reports may be too rare to prove a fault that many of them share. The bits of the
-    # number group the reports, so that each event has about half of them.
+    # Single reports may be too rare to prove a fault that many reports share. So also count each
+    # bit of the report's number: about half of all reports have it set.
     bits = (sample.size - 1).bit_length()
     events |= {f"bit {bit}": values >> bit & 1 == 1 for bit in range(bits)}
     best, worst = _find_telling_reports(sample.densities)
@@ -128,14 +131,17 @@ def compare_single_reports(sample: Sample) -> Iterator[Ratio]:
 
 
 def compare_pairs(sample: Sample) -> Iterator[Ratio]:
-    """Count pairs of reports of one call, which may cost at most twice as much as one report."""
+    """Compare how often both people make each pair of reports.
+
+    Two reports of one call may cost at most twice as much as one report.
+    """
     pairs = [_pair_up(sample.first), _pair_up(sample.second)]
     best, _ = _find_telling_reports(sample.densities)
     epsilon = 2 * sample.scene.settings.epsilon
     for name, wanted in (("both first's loud", True), ("neither first's loud", False)):
         first, second = ((best[reports] == wanted).all(axis=1) for reports in pairs)
         yield sample.make_ratio(TWO_REPORTS_CHECK, name, first, second, epsilon)
-    # With more pairs, each would be too rare to prove anything.
+    # If there are more pairs, each of them is too rare to prove anything.
     if sample.size**2 > MAX_PAIR_EVENTS:
         return
     codes = [reports[:, 0] * sample.size + reports[:, 1] for reports in pairs]
@@ -178,11 +184,11 @@ def _compare_with(sample: Sample, reports: Ints, probabilities: NDArray[np.float
 
 
 def _find_telling_reports(densities: NDArray[np.float32]) -> tuple[Event, Event]:
-    """Return the reports that are most likely from the first person, and from the second."""
+    """Return which reports point most to the first person, and which ones to the second."""
     ratio = np.log(densities[0].astype(np.float64) / densities[1])
     return ratio >= ratio.max() - RATIO_TOLERANCE, ratio <= ratio.min() + RATIO_TOLERANCE
 
 
 def _pair_up(reports: NDArray[Any]) -> NDArray[Any]:
-    """Return neighbours within a call; each report is in one pair, so pairs are independent."""
+    """Return pairs of neighbours within a call; no report is in two pairs."""
     return reports.reshape(-1, 2)

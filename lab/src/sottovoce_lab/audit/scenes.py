@@ -12,12 +12,12 @@ from sottovoce.core import Histories, get_mechanism
 from sottovoce.training import Settings
 from sottovoce_lab.audit.densities import compute_report_densities
 
-# Scale of V: small, so that user vectors are large and the values of `coordinate` are clipped to
-# +-1.
+# Scale of V. It is small, so user vectors are large and `coordinate` clips its values to +-1.
 ITEM_SCALE = 0.01
-# Reports in a call while reports are sampled. Both are even, because reports are compared in pairs.
+# Number of reports that a client makes in one call. It is even, because reports are compared in
+# pairs.
 REPORTS_PER_CALL = 2000
-# The same in scenes in which all directions tie.
+# The same in scenes in which all directions tie. It is even, too.
 REPORTS_PER_SHORT_CALL = 2
 # A scene of short calls has fewer reports by this factor. Otherwise its calls would take a day.
 SHORT_CALL_REDUCTION = 100
@@ -57,8 +57,8 @@ class Scene:
 def list_scenes(settings: Settings) -> list[Scene]:
     """Return the scenes of an audit with these settings."""
     return [
-        # The worst case: the vectors of the two people have opposite signs, which flips all signs
-        # of the reports.
+        # The worst case: the vectors of the two people have opposite signs, so their reports have
+        # opposite signs, too.
         _make_scene("2 items", settings, [[1.0], [-0.6]], (0,), (1,)),
         _make_scene("4 items", settings, [[1.0], [-0.6], [0.35], [-0.85]], (0, 2), (1, 3)),
         _make_scene("3 items x 2", settings, [[1.0, 0.3], [-0.6, 0.9], [0.25, -0.7]], (0,), (1, 2)),

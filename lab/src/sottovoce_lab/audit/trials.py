@@ -44,12 +44,13 @@ def choose_targets(
 ) -> Targets:
     """Choose victims with two or more items, and for each a second history.
 
-    It lacks one item, or it is the history of another person, depending on the question.
+    For the question `interaction`, the second history lacks one item of the victim's. For
+    `history`, it is the history of another person.
     """
     eligible = np.flatnonzero(np.diff(histories.indptr) >= 2)
     if not len(eligible):
         raise DataError("a victim must have two interactions, and nobody has")
-    # A person is chosen twice only if there are too few people, because every other history adds
+    # A person is chosen twice only if there are too few people, because a new person adds more
     # information.
     victims = rng.choice(eligible, count, replace=count > len(eligible))
     if question == "history":
@@ -65,9 +66,9 @@ def choose_targets(
 
 def list_trials(n_victims: int, n_crowds: int) -> Trials:
     """Return one trial for each victim, crowd and world."""
-    # Both worlds of a victim have the same crowd, so its noise is the same in both. This removes
-    # most of the noise of the AUC. It changes the expectation only by the few pairs of scores that
-    # share a crowd and a victim.
+    # Both worlds of a victim have the same crowd with the same noise. This removes most of the
+    # noise of the AUC. It changes the expectation of the AUC only a little, because few pairs of
+    # scores have the same crowd and victim.
     cells = np.arange(n_victims * n_crowds).repeat(2)
     crowd, victim = np.divmod(cells, n_victims)
     return Trials(victim, crowd, np.arange(len(cells)) % 2 == 0)
@@ -87,14 +88,14 @@ class Auc:
 
     value: float
     error: float
-    """Standard error over other crowds and other victims."""
+    """Standard error, for other crowds and other victims."""
 
 
 def compute_auc(scores: Float64, trials: Trials) -> Auc:
     """Compute the area under the ROC curve of all trials and its standard error."""
-    # Trials of one crowd share its noise, and trials of one victim share a history. So the
-    # jackknife omits whole crowds, and then whole victims. The sum of both variances is rather too
-    # large than too small.
+    # Trials of one crowd share its noise, and trials of one victim share a history. So one
+    # jackknife omits whole crowds, and another omits whole victims. The sum of their variances is
+    # more likely too large than too small.
     crowds = _estimate_variance(scores, trials.is_true, trials.crowd)
     victims = _estimate_variance(scores, trials.is_true, trials.victim)
     return Auc(_compute_area(scores, trials.is_true), sqrt(crowds + victims))

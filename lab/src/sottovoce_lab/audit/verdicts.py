@@ -1,7 +1,7 @@
 """Verdicts of an audit: all evidence is judged together.
 
-The probability of a false alarm is fixed for the whole audit, so every single test must know how
-many tests there are (Bonferroni).
+The probability of a false alarm is fixed for the whole audit and divided among all tests
+(Bonferroni). So every test must know how many tests there are.
 """
 
 from collections.abc import Sequence

@@ -1,15 +1,18 @@
 """Popularity learnt under local differential privacy, which a personal recommender must beat.
 
-A report names a row of a Walsh-Hadamard matrix, drawn without looking at the data. It holds the
-sign of that row's product with the person's history (a zero gets a random sign), after the coin of
-`sottovoce.core.coin`. So it is eps-LDP, with the same proof and the same bytes as the mechanisms'
-reports. A sign does not depend on the length of a history, so everybody has the same weight. The
-sums are unbiased estimates of the sums of signs. To compute the mean history of unit length from
-them, the products of rows with histories are taken as normal. With few items, this is less exact.
+A report names a row of a Walsh-Hadamard matrix, drawn without looking at the data. It has the sign
+of the row's product with the person's history (a random sign if the product is zero), which the
+coin of `sottovoce.core.coin` may flip. So it is eps-LDP, with the same proof and the same bytes as
+the mechanisms' reports. The sign is +-1 whatever the length of the history, so everybody has the
+same weight.
 
-The plain alternative reports whether one uniformly drawn item was touched. It spends most of its
-reports on items that the person does not know. HR@10 on the Netflix subset, latest split of seed
-1000, mean over reports of seeds from 1000 on (four seeds, and two for the last line):
+The server's sums are unbiased estimates of the sums of signs. To compute from them the mean of all
+histories, scaled to unit length, it assumes that the products of rows with histories are normally
+distributed. With few items, this is less exact.
+
+The plain alternative reports whether one uniformly drawn item was touched. Most of its reports are
+about items that the person does not know. The table has HR@10 on the Netflix subset (latest split
+of seed 1000), a mean over reports of seeds from 1000 on: four seeds, and two for the last line.
 
     reports   epsilon   a random item   a random row
           2       5.0           0.467          0.472   (within the noise: 0.02 from seed to seed)
@@ -34,7 +37,7 @@ from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines.kernels import compute_walsh_rows
 
 Float32 = NDArray[np.float32]
-# Number of people who share a random stream. With another number, a seed gives other reports.
+# Number of people who share a random stream. Another number would change the reports of each seed.
 USERS_PER_STREAM = 64
 # Number of rows of the small Hadamard matrix from which the products with a history are built up.
 SMALL_MATRIX_ROWS = 128
@@ -54,7 +57,7 @@ class RowReports:
 
     @property
     def n_rows(self) -> int:
-        """Smallest power of two that is not below the number of items."""
+        """Number of rows: the smallest power of two that is at least the number of items."""
         return 1 << (self.n_items - 1).bit_length()
 
     @cached_property
@@ -69,7 +72,7 @@ class RowReports:
 
     @property
     def gain(self) -> float:
-        """Expected magnitude of a reported sign, if its product with the row is normal."""
+        """Expectation of a reported sign times its product, if that is a standard normal number."""
         return coin.compute_sign_gain(self.epsilon)
 
     def multiply_rows(self, histories: Histories) -> NDArray[np.int32]:
@@ -89,8 +92,8 @@ class RowReports:
 
         Args:
             products: The result of `multiply_rows`.
-            words: 2 x N x k random words. The upper bits of a first word are the row, its lowest
-                bit is the sign of a zero; the second word is the coin's.
+            words: 2 x N x k random words. The upper bits of a report's first word are its row; the
+                lowest bit is its sign if the product is zero. The second word is for the coin.
         """
         first, second = words
         row = (first >> np.uint64(65 - self.n_rows.bit_length())).astype(np.int64)

@@ -1,7 +1,8 @@
 """EASE (Steck 2019): a linear model of items on items in closed form, not private.
 
-With the histories X, the ridge l and `P = (X^T X + l I)^-1` the weights are `B = I - P / diag(P)`,
-column by column. Their diagonal is 0: no item predicts itself. Scores are `X B`.
+With the histories X, the ridge l and `P = (X^T X + l I)^-1` the weights are `B = I - P / diag(P)`:
+each column of P is divided by its diagonal entry. The diagonal of B is 0, so no item predicts
+itself. Scores are `X B`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from sottovoce.core import Histories
 from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines.models import split_into_blocks
 
-# The matrices are dense: at this size one takes 3.2 GB, and three are in memory at a time.
+# Maximum number of items. The matrices are dense: with this number of items a matrix takes 3.2 GB,
+# and three are in memory at a time.
 MAX_DENSE_ITEMS = 20_000
 
 

@@ -16,9 +16,10 @@ INITIAL_SCALE = 0.1
 class MatrixFactorization(Factorization):
     """The paper's upper bound: V from everybody's data.
 
-    It alternates least squares between people and items. The equations of both are those of a
-    device, which an engine solves: for items, the transposed histories take the place of people.
-    Vectors of people are computed as in a federated model, so only V differs.
+    It solves least squares for people and for items in turn. The equations of both are those of a
+    device, and an engine solves them. For items, the engine gets the transposed histories: each
+    item is a "person" who touched people. Vectors of people are computed as in a federated model,
+    so only V differs.
     """
 
     @classmethod
@@ -35,7 +36,7 @@ class MatrixFactorization(Factorization):
         **options: Any,
     ) -> MatrixFactorization:
         """Alternate `iterations` times between people and items, from a V drawn by the seed."""
-        # Engines need complete settings. Those of reports, from the preset, have no effect.
+        # Engines need complete settings. The preset's settings of reports have no effect.
         settings = Settings.preset(
             "paper", factors=factors, alpha=alpha, regularization=regularization, seed=seed
         )

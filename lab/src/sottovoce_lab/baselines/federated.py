@@ -3,24 +3,25 @@
 It shows how good a model would be if exact gradients replaced the noisy sums of reports.
 
 Devices solve their vectors in closed form and send their whole gradient in clear; the server
-averages the gradients and updates V. With `S_i = alpha sum x x^T + X^T X` and `b_i = (1 + alpha)
-sum x`, sums over the users who touched item i, the mean of equation (6) over all N users is
+averages the gradients and updates V. Let `S_i = alpha sum x x^T + X^T X` and `b_i = (1 + alpha) sum
+x`, with both sums over the users who touched item i. Then the mean of equation (6) over all N users
+is
 
-    g_i = -2/N sum_u c_ui (p_ui - x_u.v_i) x_u = -2/N (b_i - S_i v_i),
+    g_i = -2/N sum_u c_ui (p_ui - x_u.v_i) x_u = -2/N (b_i - S_i v_i).
 
-which has the form of a user's normal equations `(S_u + lambda I) x = b_u` (4), with users and items
-exchanged. So the same function builds both from sums of outer products, and each of these sums is
-one product with the sparse matrix of histories.
+This has the form of a user's normal equations `(S_u + lambda I) x = b_u` (4), with users and items
+exchanged. So one function, `build_normal_equations`, builds the equations of users and of items
+from sums of outer products. All of these sums are one product with the sparse matrix of histories.
 
 The server finds the step length by an exact line search. For fixed user vectors the loss is
 quadratic in V, and along its gradient `d = g + 2 lambda V` its minimum is at
 
     t = |d|^2 / sum_i d_i.(2/N S_i + 2 lambda I) d_i.
 
-So there is no rate to tune. Each of the `steps` steps of an epoch has the length t / steps, because
-all have the same direction. On the Netflix subset (random split of seed 1000) HR@10 is 0.785 after
-2 epochs, 0.793 after 5, and 0.794 after 20, like implicit's ALS. The fixed step 1/L, with L the
-largest curvature, gives 0.779, 0.790, 0.794.
+So there is no rate to tune. All `steps` steps of an epoch have the same direction, so each of them
+has the length t / steps. On the Netflix subset (random split of seed 1000) HR@10 is 0.785 after 2
+epochs, 0.793 after 5, and 0.794 after 20, like the ALS of the package implicit. With the fixed step
+1/L, where L is the largest curvature, it is 0.779, 0.790 and 0.794.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ Float64 = NDArray[np.float64]
 
 
 class FCF(Factorization):
-    """V after `epochs` epochs of exact gradients, and everybody's vector for it."""
+    """V after all epochs of exact gradients, and everybody's vector for this V."""
 
     @classmethod
     def fit(cls, train: Histories, settings: Settings, *, threads: int | None = None) -> FCF:
@@ -65,8 +66,8 @@ class FCF(Factorization):
         if threads is not None and threads < 1:
             raise SettingsError(f"threads must be at least 1, got {threads}")
         blocks = [people.to_csr().astype(np.float64) for people in split_into_blocks(train)]
-        # V has neither a head start nor a new basis for every epoch. Both are remedies against
-        # noise, and these gradients have none.
+        # V has neither a head start nor a new basis for every epoch: both help against noise, and
+        # these gradients have no noise.
         V = draw_initial_items(
             train.n_items, settings.factors, settings.initial_scale, settings.seed
         )
@@ -94,7 +95,7 @@ class FCF(Factorization):
 
 @dataclass(frozen=True, eq=False)
 class MeanGradient:
-    """The mean over all users of equation (6), and the curvature of the mean loss there."""
+    """The mean over all users of the gradient (6), and the curvature of the mean loss at this V."""
 
     gradient: Float64
     """M x F."""
@@ -134,7 +135,7 @@ def compute_mean_gradient(
         X = np.linalg.solve(system, right[:, :, None])[:, :, 0]
         return people.T @ build_outer_table(X), X.T @ X
 
-    # The pool returns blocks in their order, so that threads do not change the sums.
+    # The pool returns blocks in their order, so the sums do not depend on the threads.
     block_sums = list(pool.map(solve_block, blocks))
     sums, G_users = (np.sum(parts, axis=0) for parts in zip(*block_sums, strict=True))
     system, right = build_normal_equations(sums, G_users, factors, alpha)

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-# Columns in a tile. A tile is compared with another one, and both fit in a cache together.
+# Columns in a tile. Tiles are compared in pairs, and a cache has room for both tiles of a pair.
 TILE_COLUMNS = 32
 
 
 @intrinsic
 def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """Count the bits that are set: one instruction, for which numba has no name."""
+    """Count the bits that are set, by an instruction of the processor that numba does not offer."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         function = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
@@ -28,9 +28,9 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
 @njit(parallel=True, cache=True)
 def count_common_bits(columns: NDArray[np.uint64], out: Int32) -> None:
     """Count the bits that are set in both of the columns i and j, as `out[i, j]`."""
-    # The counts are symmetric, so every pair is counted once. The last tile is compared with all
-    # others, and the first one only with itself. Each task takes one tile from each end, so all
-    # tasks have the same work.
+    # The counts are symmetric, so every pair is counted once. A tile is compared with itself and
+    # all earlier tiles, so later tiles have more work. Each task takes one tile from each end, so
+    # all tasks have the same work.
     tiles = -(-columns.shape[0] // TILE_COLUMNS)
     for pair in prange(-(-tiles // 2)):
         _count_tile(columns, pair, out)
@@ -66,7 +66,8 @@ def sum_similarities(
 
     Each similarity is multiplied by the weight of the user's item. A candidate of -1 is no item.
     """
-    # Sums are in the order of the user's items, so threads and other candidates change no bit.
+    # Similarities are added in the order of the user's items. So the sums have the same bits
+    # whatever the threads and the other candidates are.
     for n in prange(users.shape[0]):
         first, last = indptr[users[n]], indptr[users[n] + 1]
         for m in range(items.shape[1]):
@@ -90,8 +91,8 @@ def compute_walsh_rows(
 @njit(cache=True)
 def _multiply_rows(items: Int32, signs: Int32, block: Int32, row: Int32) -> None:
     row[:] = 0
-    # The block is a Hadamard matrix of a smaller size: each item adds one of its rows, and
-    # butterflies do the rest.
+    # The block is a Hadamard matrix of a smaller size. Each item adds one row of the block, and
+    # butterflies (sums and differences of halves) make the large product of these sums.
     half = block.shape[0]
     for i in items:
         column = i & (half - 1)
@@ -102,7 +103,7 @@ def _multiply_rows(items: Int32, signs: Int32, block: Int32, row: Int32) -> None
         half *= 2
 
 
-# Functions of their own, on slices, so that LLVM sees that these loops can be vectorised.
+# The next two loops are separate functions of slices, so that LLVM sees that it can vectorise them.
 @njit(cache=True)
 def _add(sign: np.int32, values: Int32, out: Int32) -> None:
     for c in range(out.shape[0]):

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, select_tested
 
-# People whose scores of all items are in memory at a time.
+# Number of people whose scores of all items are in memory at a time.
 USERS_PER_SCORING = 256
-# People in a block. They are enough for whole-array arithmetic, and fit in memory with the data.
+# Number of people in a block: enough for fast array operations, and few enough for the memory.
 USERS_PER_BLOCK = 8192
 
 
@@ -52,7 +52,7 @@ class ItemScorer(Protocol):
     def score_items(
         self, users: NDArray[np.int64], items: NDArray[np.int32]
     ) -> NDArray[np.float32]:
-        """Return the scores of each user's row of items; -1 is no item."""
+        """Return scores for each user's row of `items`; an entry of -1 is no item."""
 
 
 def rank(model: Scorer, candidates: Candidates) -> Ranks:
@@ -81,10 +81,10 @@ def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
 
 
 def rank_for_tests(model: Scorer, tests: Sequence[Candidates]) -> list[Ranks]:
-    """Rank for several tests of one split; everything is scored once."""
+    """Rank for several tests of one split; scores are computed once for all tests."""
     split = tests[0].split
     better, ties = np.zeros((2, len(tests), split.train.n_users), np.int64)
-    # Scores of all items for a block of people: they are computed once for all tests.
+    # Score all items for a block of people, and then rank these people in every test.
     everybody = np.flatnonzero(split.test >= 0)
     for first in range(0, len(everybody), USERS_PER_SCORING):
         users = everybody[first : first + USERS_PER_SCORING]
@@ -104,7 +104,7 @@ def _mark_competitors(candidates: Candidates, users: NDArray[np.int64]) -> NDArr
     if candidates.full:
         excluded = own.take(users)
         mask[excluded.users_of_entries(), excluded.indices] = False
-        # The test item itself does not compete with itself.
+        # The test item does not compete with itself.
         mask[np.arange(len(users)), test[users]] = False
         return mask
     items = candidates.items[users]

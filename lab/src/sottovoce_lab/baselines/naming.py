@@ -1,13 +1,13 @@
 """Reports that name one of the person's items, by randomised response over the catalogue.
 
-A report is one of the person's items, drawn at random, after randomised response over the whole
-catalogue: the true item with probability e^eps / (e^eps + M - 1), else any other item. For any two
-histories, the probabilities of a report differ by a factor of at most e^eps, so n reports cost n
-eps.
+For a report, one of the person's items is drawn at random. The report is this item with probability
+e^eps / (e^eps + M - 1), else any other of the M items of the catalogue. For any two histories, the
+probabilities of a report differ by a factor of at most e^eps, so n reports cost n eps.
 
-If epsilon is below ln M, nearly all reports are noise; above, nearly all are true. Their counts are
-popularity, and with epsilon 10 for a report this is the best way to count. All reports of a person
-together are a part of their history, so any model can be trained on them.
+If epsilon is far below ln M, nearly all reports are noise; if it is far above, nearly all are true.
+Counts of the reports give popularity, and with epsilon 10 for a report this is the best way to
+count. All true reports of a person together are a part of their history, so any model can be
+trained on them.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation import Popularity
 from sottovoce_lab.baselines.factorization import MatrixFactorization
 
-# Number of people who share a random stream. With another number, a seed gives other reports.
+# Number of people who share a random stream. Another number would change the reports of each seed.
 USERS_PER_STREAM = 1024
 
 
@@ -44,7 +44,7 @@ class NamedItems:
 
     @property
     def truth(self) -> float:
-        """Probability that a report is the item that was drawn."""
+        """Probability that a report is the item that was drawn from the history."""
         return 1 / (1 + (self.n_items - 1) * exp(-self.epsilon))
 
     def name_items(self, histories: Histories, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -65,8 +65,8 @@ class NamedItems:
 
     def count_popularity(self, train: Histories, seed: int) -> Popularity:
         """Count how often each item is named."""
-        # False names are uniform over the catalogue: they do not change the order of items, except
-        # by chance.
+        # False names are uniform over the catalogue, so only chance lets them change the order of
+        # the items.
         counts = np.zeros(self.n_items, np.int64)
         for items in self.name_in_blocks(train, seed):
             counts += np.bincount(items.ravel(), minlength=self.n_items)

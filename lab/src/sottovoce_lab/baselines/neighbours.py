@@ -1,10 +1,10 @@
 """DPLCF (Gao et al. 2020) as the paper describes it in section 5.2; without noise, plain item-kNN.
 
-Every person sends their whole 0/1 row after randomised response: each bit is flipped with the
-probability of `sottovoce.core.coin`, so it is eps-LDP for that item and M eps for the person. The
-server estimates how many people touched both of two items, without the bias of the randomisation,
-and from that the cosine similarity of the items. The device scores an item by its similarity to the
-items that the person really touched.
+Every person sends a bit for each of the M items after randomised response: each bit is flipped with
+the probability of `sottovoce.core.coin`. So a bit is eps-LDP for its item, and all bits together
+are M eps-LDP for the person. For each pair of items the server estimates, without the bias of the
+randomisation, how many people touched both, and then the cosine similarity of the items. The device
+scores an item by its similarity to the items that the person really touched.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ Words = NDArray[np.uint64]
 Counts = NDArray[np.integer]
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# People in a word of a packed column, one bit each.
+# Number of people in a word of a packed column, which has one bit for each.
 USERS_PER_WORD = 64
 USERS_PER_BLOCK = 8 * USERS_PER_WORD
 ALL_BITS = np.uint64((1 << 64) - 1)
-# Rows of similarities that are computed at a time.
+# Number of rows of similarities that are computed at a time.
 ITEMS_PER_BLOCK = 64
-# Similar items that each item keeps. This number and the next one were chosen on the Netflix
-# subset, random splits of seeds 1001 and 1002, for epsilon 2.5 of an item and for epsilon 5,000 of
-# a person.
+# Number of similar items that each item keeps. This number and the next one were chosen on the
+# Netflix subset (random splits of seeds 1001 and 1002), both for epsilon 2.5 for an item and for
+# epsilon 5,000 for a person.
 DEFAULT_NEIGHBOURS = 50
-# Smallest count by which a similarity is divided, in standard deviations of a pair's count.
+# Smaller counts are replaced by this where similarities are divided by counts. The unit is the
+# standard deviation of a pair's count.
 MIN_COUNT_DEVIATIONS = 15.0
 
 
@@ -72,9 +73,9 @@ class Debias:
     @property
     def min_count(self) -> float:
         """The minimum that replaces smaller counts where similarities are divided by counts."""
-        # Noise can make a count small or negative, and so every similarity to that item huge. With
-        # this minimum, the standard deviation of a similarity that is only noise is at most
-        # 1 / MIN_COUNT_DEVIATIONS.
+        # Noise can make the count of an item small or negative. Then every similarity to the item
+        # would be huge. With this minimum, the standard deviation of a similarity that is only
+        # noise is at most 1 / MIN_COUNT_DEVIATIONS.
         return max(1.0, MIN_COUNT_DEVIATIONS * self.pair_deviation)
 
 
@@ -103,7 +104,8 @@ class DPLCF:
 
         Args:
             train: Everybody's history.
-            epsilon: Privacy of one item; a person's is M times that. None: no noise.
+            epsilon: Epsilon of one item's bit; all M bits of a person cost M times as much. None:
+                no noise.
             neighbours: How many of the most similar items each item keeps.
             seed: Seed of the noise.
             threads: Number of threads; None: one for each core.
@@ -124,7 +126,10 @@ class DPLCF:
         return self.score_items(users, np.tile(all_items, (len(users), 1)))
 
     def score_items(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> Float32:
-        """Score each user's row of items by similarity to the user's own items; -1 is no item."""
+        """Score each user's row of `items` by similarity to the user's own items.
+
+        An entry of -1 is no item.
+        """
         out, own = np.empty(items.shape, np.float32), self.histories
         weights = np.ones(own.n_interactions) if self.weights is None else self.weights
         with use_threads(check_threads(self.threads)):
@@ -159,7 +164,7 @@ def compute_similarities(columns: Words, debias: Debias, neighbours: int) -> Flo
 
 
 def _keep_nearest(cosine: Float64, neighbours: int) -> Float64:
-    """Replace all entries of a row by 0 except the largest ones that are positive."""
+    """Keep the largest entries of each row if they are positive, and replace all others by 0."""
     if neighbours < cosine.shape[1]:
         smallest = np.partition(cosine, -neighbours, axis=1)[:, -neighbours, None]
         cosine = np.where(cosine >= smallest, cosine, 0)
@@ -197,9 +202,9 @@ def randomize_columns(columns: Words, n_users: int, threshold: int, seed: int) -
 
 def draw_bernoulli_words(rng: np.random.Generator, n_words: int, threshold: int) -> Words:
     """Draw words of independent bits, each 1 with probability exactly `threshold / 2^64`."""
-    # Each bit compares a random word of its own with the threshold, and one binary digit of all
-    # these words is drawn at a time. A bit is decided at the first digit in which its word differs
-    # from the threshold: about 20 digits decide a whole column, instead of 64 for each bit.
+    # Each bit is 1 if its own random number of 64 binary digits is below the threshold. One digit
+    # of all these numbers is drawn at a time. A bit is decided at the first digit in which its
+    # number differs from the threshold. So about 20 digits decide a whole column, instead of 64.
     ones = np.zeros(n_words, np.uint64)
     undecided = np.full(n_words, ALL_BITS)
     for digit in range(63, -1, -1):

@@ -1,27 +1,31 @@
 """DP-ALS (Chien et al. 2021) for implicit feedback: what a *trusted* aggregator could do.
 
-One party holds everybody's history. It alternates like ALS. For a fixed V it solves everybody's
-vector, which nobody sees. For fixed vectors it needs only two sums over people, and publishes them
-with normal noise. V is computed from these releases alone, and nothing else is published:
+One party holds everybody's history. It solves people and items in turn, like ALS. For a fixed V it
+solves everybody's vector, which nobody sees. To solve V for fixed vectors it needs only two sums
+over people u, and publishes them with normal noise. Each publication of a noisy sum is a release. V
+is computed from the releases alone, and nothing else is published:
 
     B = sum q_u x_u^T     M x F, who likes what
     K = sum x_u x_u^T     F x F, the weight of untouched items
 
-x_u has length 1 and is at most 45 degrees away from the direction of a typical person, which is
-computed from earlier releases. q_u is the history with a weight for each item, scaled to length 1:
-rare items have more weight, by a power of their count (Krichene et al. 2023; the paper of 2021
-samples instead). So histories need no cap, and everybody has the same influence. The count is a
-release of its own before the first step: `sum n_u^-1/2 p_u`.
+x_u is the person's vector. It has length 1 and is at most 45 degrees away from the direction of a
+typical person, which is computed from earlier releases. q_u is the history with a weight for each
+item, scaled to length 1: rare items have more weight, by a power of their count (Krichene et al.
+2023; the paper of 2021 samples instead). So histories need no cap, and everybody has the same
+influence. The counts of all items are the first release: `sum n_u^-1/2 p_u`, where p_u is the
+history as zeros and ones and n_u is its number of items.
 
 Privacy. In each sum a person's part has length at most 1 (Frobenius). Adding or removing a person
-moves the sum by at most 1, so *replacing* a history, which is what epsilon means in this project,
-moves it by at most 2. Here it is sqrt 2: the products of two persons' parts, (p.p'), (q.q')(x.x')
-and (x.x')^2, are not negative, and then |a - b|^2 <= |a|^2 + |b|^2. The directions and weights on
-which parts depend are the same for both, because they come from earlier releases.
-All releases compose exactly as Gaussian ones (`privacy.gaussian`): the squares of mu add up.
+moves the sum by at most 1. In this project, epsilon is about *replacing* a history, which moves a
+sum by at most 2 in general. Here it moves a sum by at most sqrt 2: the products of two persons'
+parts, (p.p'), (q.q')(x.x') and (x.x')^2, are not negative, and then |a - b|^2 <= |a|^2 + |b|^2.
+Parts also depend on the typical direction and the weights of items. These are the same for both
+histories, because they come from earlier releases. All releases compose exactly as Gaussian ones
+(`privacy.gaussian`): the squares of mu add up.
 
 Sums of earlier steps are added with a fading weight: a person's vector changes little from step to
-step, and an average has less noise. This costs no privacy, because it uses only releases.
+step, so an average of the sums has less noise. This costs no privacy, because it uses only
+releases.
 """
 
 from __future__ import annotations
@@ -54,21 +58,22 @@ if TYPE_CHECKING:
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# How far a sum moves at most if a history is replaced.
+# Maximum distance by which a sum moves if a history is replaced.
 REPLACED_DISTANCE = sqrt(2)
-# How far a sum moves at most if a person is added or removed.
+# Maximum distance by which a sum moves if a person is added or removed.
 ADDED_DISTANCE = 1.0
-# Share of mu^2 of the whole training that the release of the count gets.
+# The release of the counts gets this share of the mu^2 of the whole training.
 COUNT_SHARE = 0.02
-# Share of mu^2 of one step that the sum K gets; B gets the rest.
+# In each step, the sum K gets this share of the step's mu^2; B gets the rest.
 GRAM_SHARE = 0.02
 # Number of factors: FACTORS_PER_ROOT * sqrt(people * mu / sqrt(items)), at most MAX_FACTORS.
 FACTORS_PER_ROOT = 1.25
 MAX_FACTORS = 32
-# A vector's part across the axis of the cone that is shorter than this is a rounding error, whose
-# direction means nothing.
+# The part of a vector that is orthogonal to the axis of the cone counts as 0 if it is shorter than
+# this: it is a rounding error, whose direction means nothing.
 MIN_LENGTH_ACROSS = 1e-9
-# Random part of the first V relative to popularity, for all factors except the first one.
+# In the first V, all factors except the first one are popularity times random numbers with this
+# standard deviation.
 INITIAL_SPREAD = 0.2
 
 
@@ -105,10 +110,11 @@ class TrustedSettings:
         cls, epsilon: float, *, people: int, items: int, delta: float = DEFAULT_DELTA
     ) -> TrustedSettings:
         """Return the settings that are reported: a function of public numbers."""
-        # Chosen on random splits of seeds 1000 and 1001, which are not reported, mostly at epsilon
-        # 1 on the Netflix subset, one by one around 12 factors and an item ridge of 4. HR@10 is
-        # 0.809, and changes by about 0.002 at most with 8 or 20 steps, memory 0.95, a ridge on
-        # vectors of 0.001, items with the power 0.2 or 0.4, and alpha 0 on devices. It is lower by
+        # Settings were chosen on random splits of seeds 1000 and 1001 of the Netflix subset, which
+        # are not reported, mostly at epsilon 1. One setting at a time was changed, beginning with
+        # 12 factors and an item ridge of 4. HR@10 is 0.809. It changes by at most about 0.002 with
+        # 8 or 20 steps, memory 0.95, a ridge of 0.001 on vectors, a power of 0.2 or 0.4 for rare
+        # items, or alpha 0 on devices. It is lower by
         #   0.003 (epsilon 2.12) to 0.008 with an item ridge of 1;
         #   0.004 with a ridge on vectors of 0.1;
         #   0.007 with the power 0.5, and 0.01 with the power 0;
@@ -116,7 +122,8 @@ class TrustedSettings:
         # An item ridge of 12 instead of 4 gains 0.003 at epsilon 0.32. Splits of different seeds
         # differ by 0.001.
         mu = max_gaussian_mu(epsilon, delta)
-        # Everybody's products, relative to noise whose size is near sqrt(items) / mu.
+        # The best number of factors grows with people / (sqrt(items) / mu): the size of the sums
+        # relative to that of their noise.
         wanted = round(FACTORS_PER_ROOT * sqrt(people * mu / sqrt(items)))
         factors = max(1, min(wanted, MAX_FACTORS, items))
         return cls(epsilon=epsilon, delta=delta, factors=factors)
@@ -128,13 +135,13 @@ class TrustedSettings:
 
     @property
     def add_remove_epsilon(self) -> float:
-        """Epsilon of the same releases as the paper defines it: a person is added or removed."""
+        """Epsilon of the same releases by the paper's definition: a person is added or removed."""
         return gaussian_epsilon(self.noise.compute_mu(ADDED_DISTANCE), self.delta)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of the releases: one count, then the sums of each of `steps` steps."""
+    """Standard deviations of the noise of all releases: the counts once, then B and K per step."""
 
     steps: int
     count: float
@@ -143,7 +150,7 @@ class Noise:
 
     @classmethod
     def calibrate(cls, mu: float, steps: int) -> Noise:
-        """Return the least noise for which all releases together have this mu."""
+        """Return the least noise with which all releases together have at most this mu."""
         step = mu * sqrt((1 - COUNT_SHARE) / steps)
         return cls(
             steps,
@@ -168,9 +175,9 @@ class Sums:
     """K."""
 
     def add_noise(self, noise: Noise, rng: np.random.Generator) -> Sums:
-        """Add noise of these deviations, spherical in the Frobenius norm of each sum."""
+        """Add normal noise with these deviations, equal in all directions of the Frobenius norm."""
         rows, columns = np.tril_indices(len(self.gram))
-        # An entry off the diagonal occurs twice in the matrix, so its variance is a half.
+        # K is symmetric. An entry off the diagonal occurs twice, so its variance is half as large.
         deviations = noise.gram * np.where(rows == columns, 1.0, sqrt(0.5))
         K = self.gram.copy()
         K[rows, columns] += rng.standard_normal(len(rows)) * deviations
@@ -179,7 +186,7 @@ class Sums:
         return Sums(products, K)
 
     def fade_and_add(self, memory: float, new: Sums) -> Sums:
-        """Return the sums of all steps, in which earlier ones have a weight below 1."""
+        """Return these sums, multiplied by `memory`, plus those of a new step."""
         return Sums(memory * self.products + new.products, memory * self.gram + new.gram)
 
 
@@ -193,7 +200,7 @@ class Aggregator:
     pool: ThreadPoolExecutor
 
     def count_items(self) -> Float64:
-        """Return `sum n_u^-1/2 p_u`: every history has length 1."""
+        """Return the count of each item, `sum n_u^-1/2 p_u`: each history is scaled to length 1."""
         ones = np.ones(self.crowd[0].shape[1])
         parts = self.pool.map(
             lambda people: people.T @ _compute_inverse_lengths(people, ones), self.crowd
@@ -205,7 +212,11 @@ class Aggregator:
         return Solver(V, 0.0, self.settings.regularization)
 
     def sum_parts(self, V: Float32, weights: Float64, axis: Float64) -> Sums:
-        """Sum the parts of all people, each of length at most 1, with these weights of items."""
+        """Sum the parts of all people.
+
+        Each part has length at most 1. Histories are weighted with the weights of items, and
+        vectors are moved into the cone around the axis.
+        """
         solve = self.build_solver(V)
 
         def sum_block(people: sparse.csr_matrix) -> tuple[Float64, Float64]:
@@ -228,18 +239,21 @@ class Solver:
 
     def __call__(self, people: sparse.csr_matrix) -> Any:
         sums = people @ self._table
-        if not self._alpha:  # the same system for everybody
+        if not self._alpha:  # everybody has the same system of equations
             return np.linalg.solve(self._G, sums.T).T
         system, right = build_normal_equations(sums, self._G, len(self._G), self._alpha)
         return np.linalg.solve(system, right[:, :, None])[:, :, 0]
 
     def solve_typical(self, popularity: Float64) -> Float64:
-        """Return the direction of a person who likes popular items, computed from releases."""
+        """Return the direction of a person who likes popular items.
+
+        The popularity and V come from releases.
+        """
         return np.asarray(np.linalg.solve(self._G, popularity @ self._V))
 
 
 def project_into_cone(X: Any, axis: Float64) -> Any:
-    """Return unit vectors at most 45 degrees from the axis, so that no product is negative."""
+    """Return unit vectors at most 45 degrees from the axis, so no product of two is negative."""
     if not axis.any():  # without a direction there is no cone: nobody contributes
         return np.zeros_like(X)
     axis = _normalize_rows(axis[None])
@@ -248,7 +262,7 @@ def project_into_cone(X: Any, axis: Float64) -> Any:
     across = X - along * axis
     across[np.abs(across).max(axis=1) < MIN_LENGTH_ACROSS] = 0
     across = _normalize_rows(across)
-    # A second time, because after one subtraction rounding leaves a part along the axis.
+    # Subtract the part along the axis a second time: rounding errors left some of it.
     across = _normalize_rows(across - (across @ axis.T) * axis)
     outside = (along < sqrt(0.5)) & (np.abs(X).max(axis=1, keepdims=True) > 0)
     return np.where(outside, sqrt(0.5) * (axis + across), X)
@@ -266,7 +280,7 @@ def _compute_inverse_lengths(people: sparse.csr_matrix, weights: Float64) -> Flo
 
 
 class DPALS(Factorization):
-    """V as a trusted party publishes it, and everybody's vector for it, solved on a device."""
+    """V as a trusted party publishes it, and everybody's vector, which each device solves."""
 
     @classmethod
     def fit(
@@ -289,7 +303,8 @@ def compute_published_items(aggregator: Aggregator, rng: np.random.Generator) ->
     """Return V after all steps, computed only from sums with noise."""
     settings, noise = aggregator.settings, aggregator.settings.noise
     count = aggregator.count_items()
-    # A tiny count would get an enormous weight, so no count is below the deviation of its noise.
+    # A tiny count would give an item an enormous weight, so counts are at least the deviation of
+    # their noise.
     count = np.maximum(count + noise.count * rng.standard_normal(len(count)), noise.count)
     weights = (count / count.mean()) ** -settings.rare_power
     popularity = count * weights
@@ -308,7 +323,7 @@ def solve_items(sums: Sums, settings: TrustedSettings) -> Float32:
     """Solve the least squares of a step from the sums: `(K + ridge) v_i = B_i`."""
     factors = len(sums.gram)
     values, basis = np.linalg.eigh(sums.gram)
-    # The setting is relative to the mean eigenvalue of K.
+    # `item_ridge` is a multiple of the mean eigenvalue of K.
     ridge = settings.item_ridge * max(float(np.trace(sums.gram)), 1.0) / factors
     values = np.maximum(values, 0) + ridge  # with noise, a sum of squares can be negative
     return _scale_items((sums.products @ basis / values) @ basis.T)
@@ -322,6 +337,9 @@ def _draw_first_items(popularity: Float64, factors: int, rng: np.random.Generato
 
 
 def _scale_items(V: Float64) -> Float32:
-    """Scale V to singular values of mean square 1, the unit of the ridge on user vectors."""
+    """Scale V so that the mean square of its singular values is 1.
+
+    The ridge on user vectors is relative to this.
+    """
     length = float(np.sqrt((V * V).sum()))
     return np.asarray(V * (sqrt(V.shape[1]) / length), np.float32)

@@ -81,7 +81,7 @@ class EngineTiming:
     over_cpu: Spread
     """Time divided by that of the cpu engine with all threads, in the same round."""
     seconds_per_million: Spread
-    """Time for an epoch of a million such people."""
+    """Seconds that an epoch would take for a million people like these."""
 
     @classmethod
     def from_seconds(
@@ -127,7 +127,8 @@ def run_bench(
         SottovoceError: The sums of two engines differ.
     """
     data = replace(data, timestamps=None, titles=None, tags=None)  # not needed, and large
-    # By default, Ray's processes have a lower priority than all others (niceness 15).
+    # By default, Ray's processes have a lower priority than others (niceness 15). Give them the
+    # same one.
     os.environ.setdefault("RAY_worker_niceness", "0")
     with TemporaryDirectory(prefix="sottovoce-bench-") as folder:
         watch("writing shards")
@@ -253,7 +254,7 @@ class TimedEpoch:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceEpoch:
-    """The same epoch, timed with the numpy reference for a few users and extrapolated to all."""
+    """The timed epoch with the numpy reference, run for a few users and extrapolated to all."""
 
     epoch: TimedEpoch
     """The epoch of all users, with the same V and settings."""
@@ -263,7 +264,7 @@ class ReferenceEpoch:
     @classmethod
     def draw(cls, epoch: TimedEpoch, max_users: int, seed: int) -> Self:
         """Return the epoch of at most `max_users` users, drawn at random."""
-        # Drawn at random: histories at the beginning of a data set may be longer than others.
+        # Draw at random, because histories at the beginning of a data set may be longer.
         order = np.random.default_rng(seed).permutation(epoch.histories.n_users)
         return cls(epoch, np.sort(order[:max_users]))
 
@@ -276,7 +277,7 @@ class ReferenceEpoch:
         return devices * everybody.n_users / len(self.users) + server
 
     def build_engine(self, name: str) -> Engine:
-        """Return an engine for the few users, each with their own number."""
+        """Return an engine for the few users, who keep their numbers among all users."""
         histories, settings = self.epoch.histories.take(self.users), self.epoch.engine.settings
         people = WholeParts(Part(People(histories, chosen=self.users)))
         return build_engine(name, people, settings)
@@ -304,7 +305,7 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
         model = AlternatingLeastSquares(
             factors=settings.factors,
             regularization=settings.regularization,
-            # The confidence of implicit is `alpha r`, that of the paper is `1 + alpha r`.
+            # The weight of a touched item is `alpha` in implicit, and `1 + alpha` in the paper.
             alpha=1 + settings.alpha,
             iterations=1,
             num_threads=threads,
@@ -314,7 +315,7 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
 
     def run() -> float:
         # `fit` continues from the factors that the model has. Its callback receives the seconds of
-        # the iteration, without setup and without the transposition before it.
+        # the iteration only, without setup and without the transposition of the data.
         durations: list[float] = []
         with threadpool_limits(1, user_api="blas"):
             model.fit(

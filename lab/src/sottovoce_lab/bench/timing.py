@@ -79,9 +79,9 @@ class ResidentMemory:
     """Resident bytes of a process."""
 
     start: int
-    """Bytes when it was ready."""
+    """Bytes when the process was ready."""
     peak: int
-    """Largest number of bytes since it started."""
+    """Largest number of bytes since the process started."""
 
 
 def read_cpu_seconds(pid: int) -> float:

@@ -75,7 +75,8 @@ from sottovoce_lab.replay.summary import (
 )
 from sottovoce_lab.replay.timeline import Timeline
 
-# Shares of the loss after a change of tastes for which the epochs are counted.
+# For each of these shares, the epochs are counted until the model has regained this share of what
+# it lost by a change of tastes.
 REGAINED_SHARES = (0.5, 0.9)
 # Approximate number of periods that are printed; the JSON file has all.
 PRINTED_PERIODS = 8
@@ -455,7 +456,7 @@ def _average_curves(runs: list[Replay], name: str) -> dict[int, Interval]:
 
 
 def draw_results(figure: Any, results: ReplayResults) -> None:
-    """Draw HR@10 of all models by epoch; the dashed line is with a change of tastes."""
+    """Draw HR@10 of all models by epoch; the dashed line is our model if tastes change."""
     axes = figure.subplots()
     for name, colour in MODEL_COLOURS.items():
         points = list(_average_curves(results.runs, name).items())

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 
 HONEST_USERS = 5_000
-# Trials and crowds (`AttackPlan`) in a full and in a quick run.
+# Numbers of trials and of crowds (`AttackPlan`) of an attack, in a full run and in a quick one.
 ATTACK_TRIALS = 2_000
 ATTACK_CROWDS = 10
 QUICK_TRIALS = 80
 QUICK_CROWDS = 4
-# A local budget with which people take part in some epochs only. With so few people, they take part
-# in every epoch of each preset.
+# A local budget with which people take part in only some of the epochs. With the presets, a crowd
+# as small as that of the attack takes part in every epoch.
 TURNS_BUDGET = 50.0
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 GUESS_COLOURS = {"linked": METHOD_COLOURS["paper"], "unlinked": METHOD_COLOURS["loudest"]}
 # Parameters of a cell besides the settings of the training that is attacked.
 ATTACK_PARAMETERS = ("question", "trials", "crowds")
-# Each of these deltas gives a bound, of which the smallest is used.
+# Each of these deltas gives a bound on the AUC. The smallest bound is used.
 BOUND_DELTAS = (DEFAULT_DELTA, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.4)
-# A guess counts as above its bound if it exceeds it by this many standard errors. By chance, this
-# happens with probability 5e-7.
+# An AUC counts as above its bound if it exceeds the bound by this many of its standard errors. By
+# chance, this happens with probability 5e-7.
 MIN_ERRORS_OVER_BOUND = 4.9
 GUESS_NOTE = (
     "AUC: how often the attacker ranks a true world above a false one; 0.5 is a guess. "
@@ -75,7 +75,7 @@ class Row:
 
 
 def compute_attack(cell: Cell, context: CellContext) -> dict[str, Any]:
-    """Return both AUCs after the whole training, their bounds, and the budgets."""
+    """Return the AUCs of linked and unlinked reports of the whole training, bounds and budgets."""
     options, data = {**cell.options, "seed": cell.seed}, context.data
     question, trials, crowds = (options.pop(name) for name in ATTACK_PARAMETERS)
     settings = Settings.from_dict(options)
@@ -178,7 +178,7 @@ class AttackerExperiment(Experiment):
         figure.legend(loc="outside right upper", fontsize=8)
 
     def _describe_bounds(self) -> list[str]:
-        """Return a sentence about how many cells are under their bounds, and which are not."""
+        """Return a sentence that counts the cells under their bounds and names all others."""
         computed, over = 0, []
         for row, seed in product(self._list_rows(), self.grid.seeds):
             result = self.store.get(self._build_family(row)(seed))

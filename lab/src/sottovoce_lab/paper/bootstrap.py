@@ -1,7 +1,8 @@
 """A paired bootstrap over people: how much a difference depends on the choice of people.
 
-Intervals over splits do not say this, because all splits have the same people. Here people are
-drawn with replacement, with the same draws for every method, so differences are paired.
+Intervals over splits do not say this, because all splits have the same people. Here each draw takes
+as many people as there are, with replacement. All methods get the same draws, so their differences
+are paired.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Difference:
         Args:
             difference: The difference of the two means.
             ours: For each split, the mean of our method in every draw.
-            theirs: The same of the other method.
+            theirs: For each split, the mean of the other method in every draw.
         """
         gains = [np.subtract(*pair) for pair in zip(ours, theirs, strict=True)]
         low, high = np.quantile(np.mean(gains, axis=0), [0.025, 0.975])

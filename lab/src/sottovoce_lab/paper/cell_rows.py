@@ -15,14 +15,14 @@ from sottovoce_lab.paper.tables import MAIN_METRIC
 
 # A column's name and its value, both as in the file.
 CellRow = dict[str, str]
-# Parts of a result whose names are left out of the names of columns.
+# Groups of metrics in a result. A metric's column does not begin with the name of such a group.
 UNNAMED_GROUPS = ("final", "known")
-# Columns that every file has, before the settings.
+# Columns that every file has. The columns of settings follow them.
 PLACE_COLUMNS = ("method", "users", "items", "split", "seed")
 
 
 def list_cell_rows(cells: Iterable[Cell], store: CellStore) -> list[CellRow]:
-    """Return a row for each cell with a result; only settings that differ are columns."""
+    """Return a row for each cell with a result; settings that all cells share have no column."""
     results = {cell: store.get(cell) for cell in cells}
     computed = {cell: result for cell, result in results.items() if result is not None}
     values: dict[str, set[Any]] = {}
@@ -61,7 +61,7 @@ def _describe_place(cell: Cell) -> dict[str, Any]:
 
 
 def _flatten_metrics(result: dict[str, Any]) -> dict[str, Any]:
-    """Return all numbers of a result except its budget, which follows from the setting."""
+    """Return all numbers of a result except its budget, which the settings determine."""
     metrics: dict[str, Any] = {}
     for name, value in result.items():
         if name in UNNAMED_GROUPS:
@@ -92,7 +92,10 @@ def read_csv(path: Path) -> list[CellRow]:
 
 
 def select_rows(rows: Iterable[CellRow], **values: Any) -> list[CellRow]:
-    """Return the rows with these values; a tuple or a range allows several."""
+    """Return the rows that have these values in these columns.
+
+    A tuple or a range stands for several values, each of which is accepted.
+    """
     allowed = {
         name: {format_value(v) for v in (value if isinstance(value, tuple | range) else (value,))}
         for name, value in values.items()

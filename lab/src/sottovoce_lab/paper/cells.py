@@ -17,7 +17,7 @@ from sottovoce.training import Settings
 TestKind = Literal["left-out", "catalogue", "late", "people"]
 # Side information, which devices use in addition to the model and do not send.
 SideKind = Literal["tags", "time", "both"]
-# The paper's system as it describes it, the same with our alpha, and ours.
+# In this order: the system as the paper describes it, that system with our alpha, and our system.
 TrainedMethod = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
@@ -28,7 +28,7 @@ METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 TRAINED_METHODS: tuple[TrainedMethod, ...] = get_args(TrainedMethod)
 PAPER_METHODS: tuple[TrainedMethod, ...] = ("paper", "paper-alpha")
 OUR_METHODS: tuple[TrainedMethod, ...] = ("loudest",)
-# The methods in figures and tables with many cells; the other alpha is a row of Table 5 only.
+# The methods in figures and tables with many cells; "paper-alpha" is only in Table 5.
 COMPARED_METHODS: tuple[TrainedMethod, ...] = ("paper", "loudest")
 # Part of every key. Raise it when a method changes, so that old results are computed again.
 CELL_VERSION = 7
@@ -70,8 +70,8 @@ class Cell:
     """Side information of further tests. There is always a test without side information."""
     measured: TestKind = "left-out"
     resample: int | None = None
-    """Number of people who are resampled from the data and report; None: the people of the data
-    report."""
+    """Number of people who are drawn from the data with replacement, and report. None: the people
+    of the data report."""
 
     def __post_init__(self) -> None:
         if self.method not in METHOD_NAMES:
@@ -117,7 +117,7 @@ class Cell:
 
     @property
     def training_cell(self) -> Self:
-        """A cell that is equal for all cells with the same item matrix, however it is tested."""
+        """The cell that stands for a training: the same for all tests of one item matrix."""
         measured: TestKind = "late" if self.measured == "late" else "left-out"
         return replace(self, side_information=(), measured=measured)
 

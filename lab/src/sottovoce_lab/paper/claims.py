@@ -12,7 +12,7 @@ from sottovoce_lab.paper.tables import MAIN_METRIC, Table
 
 # Two values of HR@10 count as the same if they differ by no more than this.
 MAX_DIFFERENCE = 0.05
-# Figure 2: epsilons, numbers of reports above 1, and numbers of people.
+# Figure 2: epsilons, numbers of reports in an epoch (all except 1), and numbers of people.
 EPSILONS = (0.5, 1.0, 2.5, 6.0)
 MORE_REPORTS = (50, 100, 250)
 CROWDS = (1_000, 10_000, 50_000)

@@ -57,7 +57,7 @@ class Communication(Experiment):
     figure_size = (8.0, 3.5)
 
     def list_cells(self) -> list[Cell]:
-        """Return one cell of each size, because nothing is random."""
+        """Return one cell for each size: nothing is random, so one seed is enough."""
         return [
             Cell.from_parameters("cost", Size(None, items), 0, reports=k, factors=MODEL_FACTORS)
             for items, k in self._list_grid()

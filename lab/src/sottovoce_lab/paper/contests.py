@@ -27,7 +27,7 @@ class Contest:
     theirs: TrainedMethod
     where: str
     gain: Interval | None
-    """Difference of HR@10, ours less theirs; None where it was not computed."""
+    """HR@10 of our method minus that of theirs; None where it was not computed."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Comparison:
     records: list[dict[str, Any]]
     contests: list[Contest]
     gain: Interval | None
-    """Difference of `loudest` and the paper's system."""
+    """HR@10 of `loudest` minus that of the paper's system; None where it was not computed."""
 
     def format_intervals(self, names: Iterable[str] = COMPARED_METHODS) -> tuple[str, ...]:
-        """Return the cells of these methods for a table."""
+        """Return the texts of these methods' intervals for a row of a table."""
         return tuple(format_interval(self.intervals[name]) for name in names)
 
 
@@ -100,5 +100,8 @@ def summarize_contests(contests: Iterable[Contest]) -> list[str]:
 
 
 def is_win(gain: Interval) -> bool:
-    """Return whether a gain exceeds its 95% interval; with a single split, whether it exceeds 0."""
+    """Return whether the whole 95% interval of a gain is above 0; a single split has no interval.
+
+    The gain of a single split is a win if it is above 0.
+    """
     return gain.mean > (gain.half_width or 0.0)

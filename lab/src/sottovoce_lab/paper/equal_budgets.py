@@ -46,7 +46,7 @@ VIEW_NOTES: Mapping[View, str] = {
 
 
 def _build_private_popularity(size: Size, local: float) -> Family:
-    # Divide the budget among reports of about the usual epsilon.
+    # Divide the budget among reports, each with about the paper's epsilon.
     reports = max(1, round(local / PAPER_EPSILON))
     return lambda seed: Cell.from_parameters(
         "private-popularity", size, seed, epsilon=local / reports, reports=reports
@@ -54,7 +54,8 @@ def _build_private_popularity(size: Size, local: float) -> Family:
 
 
 def _build_named_items(method: Method, size: Size, local: float, **parameters: float) -> Family:
-    # Divide the budget among reports of about `NAMED_EPSILON`: most of them name a true item.
+    # Divide the budget among reports, each with about `NAMED_EPSILON`. With it, most reports name a
+    # true item.
     reports = max(1, round(local / NAMED_EPSILON))
     return lambda seed: Cell.from_parameters(
         method, size, seed, epsilon=local / reports, reports=reports, **parameters

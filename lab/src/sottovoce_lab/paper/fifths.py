@@ -105,7 +105,9 @@ def measure_fifths(model: PublishedModel, candidates: Candidates) -> dict[str, A
 
 
 def assign_fifths(values: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.int64]:
-    """Return which fifth of the weight each value belongs to, the smallest values first.
+    """Return the fifth, from 0, to which each value belongs; fifths have about equal weights.
+
+    The smallest values belong to fifth 0.
 
     >>> assign_fifths(np.array([9, 1, 1, 1, 1, 1]), np.array([5, 1, 1, 1, 1, 1])).tolist()
     [3, 0, 0, 1, 1, 2]
@@ -162,7 +164,7 @@ class FifthsExperiment(Experiment):
         return self.grid.list_cells(row.family for row in self._list_rows())
 
     def build_tables(self) -> list[Table]:
-        """Build two tables for each kind of fifths, and one of what is shown."""
+        """Build two tables for each kind of fifths, and one of how evenly items are shown."""
         rows, tables = self._list_rows(), []
         for kind in FIFTH_LABELS:
             tables += [self._build_qualities(rows, kind), self._build_shares(rows, kind)]
@@ -252,7 +254,7 @@ class FifthsExperiment(Experiment):
 
     def _read_shares(self, rows: list[Row], row: Row, kind: FifthKind) -> list[dict[int, float]]:
         """Return the share of MF-NP's HR@10 that a method keeps, by fifth and seed."""
-        # Paired by seed: both saw the same split and the same negatives.
+        # Compare with MF-NP seed by seed: both methods had the same split and the same negatives.
         best = next(other for other in rows if other.label == METHOD_LABELS["mf"])
         shares = []
         for metric in (get_fifth_metric(kind, fifth) for fifth in range(FIFTH_COUNT)):
@@ -282,7 +284,7 @@ class FifthsExperiment(Experiment):
         )
 
     def _list_fifth_headings(self, rows: list[Row], kind: FifthKind) -> list[str]:
-        """Return what each fifth contains, on the first split with a result."""
+        """Return headings that say what each fifth contains, on the first split with a result."""
         results = (self.store.get(row.family(seed)) for row in rows for seed in self.grid.seeds)
         fifths = next((result["fifths"][kind] for result in results if result is not None), None)
         if fifths is None:

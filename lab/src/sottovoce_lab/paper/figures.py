@@ -128,7 +128,7 @@ class Figure3(Experiment):
     figure_size = (9.0, 6.5)
 
     def list_cells(self) -> list[Cell]:
-        """Return the trainings with every epoch evaluated, and the levels to compare with."""
+        """Return the trainings, tested after every epoch, and the methods drawn as levels."""
         families = [
             self._build_family(method, users, k)
             for users, k in self._list_grid()

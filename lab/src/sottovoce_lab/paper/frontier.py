@@ -1,4 +1,4 @@
-"""The least budget for a quality, and the settings that reach it."""
+"""The least budget that reaches a given quality, and the settings that reach it."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Option:
         return self.tuning_cell.method
 
     def make_cell(self, seed: int) -> Cell:
-        """Return its cell on another split."""
+        """Return the cell of this option on the split of another seed."""
         return replace(self.tuning_cell, seed=seed, draw=get_subset_seed(seed))
 
     def describe(self) -> dict[str, float]:
-        """Return its setting; popularity has no factors and one epoch."""
+        """Return the option's setting; popularity has no factors and one epoch."""
         options = self.tuning_cell.options
         return {
             "epsilon": options["epsilon"],
@@ -90,9 +90,9 @@ class BudgetPoint:
 
 
 def find_frontier(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint]:
-    """Return the points that are better than every point that costs no more, cheapest first."""
+    """Return the points of which no other is better and costs no more, cheapest first."""
     frontier: list[BudgetPoint] = []
-    # Of points with equal costs, the best one comes first, so the others are left out.
+    # The best of several points with equal costs comes first, so the others are left out.
     for point in sorted(points, key=lambda point: (point.get_cost(view), -point.quality)):
         if not frontier or point.quality > frontier[-1].quality:
             frontier.append(point)
@@ -100,7 +100,11 @@ def find_frontier(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint
 
 
 def list_options(grid: Grid) -> list[Option]:
-    """Return the trainings of figure 2 for its largest crowd, those with one report, and counts."""
+    """Return all options that are tried, for the largest crowd of figure 2.
+
+    They are the trainings of figure 2, trainings with one report in an epoch, and popularity that
+    is counted privately.
+    """
     size = get_largest_size(grid)
     trainings = [
         grid.build_training(method, size, epsilon, k)(TUNING_SEED)
@@ -129,7 +133,7 @@ def _list_counting_cells(grid: Grid) -> Iterator[Cell]:
 
 
 def choose_options(grid: Grid, store: CellStore) -> list[Option]:
-    """Return the options on either frontier of each method, on the split for choosing."""
+    """Return each method's options on its local or central frontier, by the tuning split."""
     options = list_options(grid)
     chosen: list[Option] = []
     for method in FRONTIER_METHODS:
@@ -147,7 +151,7 @@ def choose_options(grid: Grid, store: CellStore) -> list[Option]:
 def find_min_budget(
     points: Iterable[BudgetPoint], method: Method, view: View, target: float
 ) -> float | None:
-    """Return the least budget of a method that reaches a quality, or None."""
+    """Return the least budget with which a method reaches a quality, or None."""
     costs = [
         point.get_cost(view)
         for point in points
@@ -170,7 +174,7 @@ def read_tuning_point(option: Option, store: CellStore) -> BudgetPoint | None:
 
 
 def make_point(option: Option, spent: dict[str, float | None], quality: float) -> BudgetPoint:
-    """Return the point of an option; without a central budget the local one counts for both."""
+    """Return the point of an option; if it has no central budget, the local one stands for it."""
     local, central = spent["local"], spent["central"]
     assert local is not None
     return BudgetPoint(option, local, local if central is None else central, quality)
@@ -236,7 +240,7 @@ class Frontier(Experiment):
     def _read_frontier(
         self, points: Sequence[BudgetPoint], method: Method, view: View
     ) -> list[tuple[float, Interval | None]]:
-        """Return the points that were chosen for a view, even if others are better now."""
+        """Return the points chosen for a view, even if others are better on the reported splits."""
         options = [option for option in list_options(self.grid) if option.method == method]
         # Repeat the choice on the tuning split. The reported qualities must not decide which points
         # are drawn.

@@ -101,14 +101,15 @@ class Grid:
     epochs: int = 20
     curve_epochs: int = 30
     frontier_epochs: tuple[int, ...] = (1, 2, 5, 10, 20)
-    """Numbers of epochs of trainings with one report."""
+    """Numbers of epochs of trainings in which a person makes one report in each epoch."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
     central_budgets: tuple[float, ...] = (0.32, 1.0, 2.12)
     """Central budgets, behind an honest proxy or of a trusted party."""
     local_budgets: tuple[float, ...] = (10.0, 50.0, 5_000.0)
     """Local budgets that the planner spends."""
     fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000, 50_000_000)
-    """Populations that the law (`sottovoce_lab.paper.law`) is fitted on, and also all people."""
+    """The law (`sottovoce_lab.paper.law`) is fitted on these populations, and on all people of the
+    data."""
     checked_people: tuple[int, ...] = (10_000, 40_000, 200_000, 1_500_000, 10_000_000, 100_000_000)
     """Populations that the law is tested on."""
     initial_scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -164,7 +165,7 @@ class Grid:
         return users or self.people, size.items or self.about.items
 
     def find_paper_users(self, size: Size) -> int | None:
-        """Return the number of users that the paper has for this size, if any."""
+        """Return the paper's number of users for which this size stands, or None."""
         if self.about.quick:
             return None
         if size == self.full:
@@ -286,8 +287,8 @@ def _list_crowds(paper_crowds: tuple[int, ...], about: About) -> tuple[int, ...]
 
 
 def get_subset_seed(seed: int) -> int:
-    """Return the seed of the subset that a split is made of."""
-    # As in the paper, reported splits are of one subset. Settings are chosen on others.
+    """Return the seed of the subset that a split divides."""
+    # As in the paper, all reported splits divide the same subset. Settings are chosen on others.
     return 0 if seed < TUNING_SEED else seed
 
 

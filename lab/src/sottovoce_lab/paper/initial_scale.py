@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Other values of settings that the paper states roughly or not at all. Each is tried with the
-# initial scales that follow it, on the same number of splits as the preset.
+# Settings that the paper states roughly or not at all. Each entry has the setting, other values of
+# it than the preset's, and the initial scales with which every value is tried. The number of splits
+# is that of the preset.
 OTHER_SETTINGS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
     ("learning_rate", (5e-4, 2e-3), (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ("alpha", (4.0, 40.0), (0.01, 0.1, 0.3, 1.0)),
 )
-# Values of the preset, for rows of cells in which these columns are missing.
+# Values of the preset. Rows of cells that lack these columns have these values.
 PRESET_SETTINGS = {"learning_rate": 1e-3, "alpha": 1.0}
 # Epochs of figure 3 in the table; the file of cells has all of them.
 EPOCHS_SHOWN = (1, 5, 10, 20, 30)
@@ -61,7 +62,7 @@ class Crowds:
     search_seeds: range
     """Seeds of the splits on which the initial scale is searched."""
     paper_users: Mapping[int | None, int | None]
-    """The number of users in the paper for each number of users of the run."""
+    """For each number of users in this run, the number of the paper that it stands for."""
 
 
 class InitialScaleSearch(Experiment):
@@ -167,7 +168,7 @@ def _shorten(seeds: range, others: range) -> range:
 
 def build_tables(rows: Sequence[CellRow], crowds: Crowds) -> list[Table]:
     """Build all tables from raw results."""
-    # Columns with one value everywhere are not in the rows.
+    # A setting with the same value in all cells has no column in the rows, so add it.
     rows = [{**{k: f"{v:.9g}" for k, v in PRESET_SETTINGS.items()}, **row} for row in rows]
     usual = select_rows(rows, **PRESET_SETTINGS)
     return [
@@ -183,7 +184,7 @@ def build_tables(rows: Sequence[CellRow], crowds: Crowds) -> list[Table]:
 def _select_table4(
     rows: Iterable[CellRow], crowds: Crowds, size: tuple[int | None, int | None]
 ) -> list[CellRow]:
-    """Return the cells with the reports of Table 4, of one size."""
+    """Return the rows of one size that have the number of reports of Table 4."""
     users, items = size
     own = select_rows(rows, users=users, items=items, split="random")
     return [
@@ -250,8 +251,8 @@ def _tabulate_by_scale(
     Args:
         name: Name of the table.
         title: Its title.
-        headings: Headings of the columns before that of the paper.
-        places: For each row the values of these columns, the paper's number, the cells at all
+        headings: Headings of the columns that come before the column of the paper's numbers.
+        places: For each row: the values of these columns, the paper's number, the cells at all
             initial scales, and the metric.
         crowds: The initial scales and seeds.
         notes: Sentences below the table.

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# One of this many items of a late person is hidden (rounded down), as in the literature.
+# A late person with n items has n / this many hidden items, rounded down, as in the literature.
 ITEMS_PER_HIDDEN_ITEM = 5
-# Maximum number of late people, who are a fifth of all people.
+# One of this many people is late, but no more than the maximum below are.
 PEOPLE_PER_LATE_PERSON = 5
 MAX_LATE_PEOPLE = 5_000
 METRIC_LABELS = {"recall@20": "Recall@20", "recall@50": "Recall@50", "ndcg@100": "NDCG@100"}
@@ -56,9 +56,9 @@ class LatePeople:
     """
 
     others: Interactions
-    """All other people, with whole histories."""
+    """The people who are not late, with whole histories."""
     visible: Histories
-    """The items that the devices of late people have."""
+    """The items that the devices of late people know."""
     hidden: Histories
     """The items to predict, at least one for each of the same people."""
 
@@ -96,7 +96,7 @@ def count_late_people(people: int) -> int:
 
 
 def summarize_hidden(ranks: Ranks, hidden: Histories) -> dict[str, float]:
-    """Return the recalls and the NDCG of the literature on held-out people."""
+    """Return recall and NDCG at the lengths that the literature reports for held-out people."""
     n_hidden = np.diff(hidden.indptr)
     return summarize_ranks(ranks, list(METRIC_LABELS), n_hidden[n_hidden > 0])
 
@@ -155,11 +155,12 @@ class LatePeopleExperiment(Experiment):
             draw_bars(axes, list(families), series, BAR_COLOURS)
             axes.set(xlabel=METRIC_LABELS[metric])
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        # Both panels share the axis. Each of the two calls of draw_bars inverted it.
+        # The panels share the vertical axis, and each of the two calls of draw_bars inverted it. So
+        # invert it again.
         panels[-1].invert_yaxis()
 
     def _read_intervals(self, family: Family) -> dict[tuple[str, str], Interval | None]:
-        """Return the intervals by what devices know, and by metric."""
+        """Return the intervals by side information and metric."""
         return {
             (kind, metric): self.reader.read_interval(family, metric)
             if kind == "alone"
@@ -169,7 +170,7 @@ class LatePeopleExperiment(Experiment):
         }
 
     def _build_families(self) -> dict[str, Family]:
-        # Settings are those for the people who report, without the late ones.
+        # Late people do not report, so the settings are those for all other people.
         people = self.grid.people
         reporting = replace(self.grid, people=people - count_late_people(people))
         k, full = reporting.full_reports[0], reporting.full

@@ -26,13 +26,13 @@ Float64 = NDArray[np.float64]
 KNOT_COUNT = 6
 # Numbers that are fitted: the heights of the knots, `few` and `power`.
 FITTED_NUMBERS = KNOT_COUNT + 2
-# Ranges in which ln(few) and the power are searched.
+# Range in which ln(few) is searched.
 LOG_FEW_RANGE = (0.0, 15.0)
-# Smallest and largest power.
+# Range in which the power is searched.
 POWER_RANGE = (0.3, 3.0)
 # The fit starts at least this far from the ends of all ranges.
 START_MARGIN = 1e-6
-# `Law.find_signal` stops when it knows ln z this precisely.
+# `Law.find_signal` stops when its error of ln z is at most this.
 LOG_SIGNAL_PRECISION = 1e-6
 
 
@@ -63,7 +63,7 @@ class Law:
     @classmethod
     def fit(cls, measurements: Sequence[Measurement]) -> Law:
         """Fit a law by least squares."""
-        # Heavy, and not needed to read results.
+        # Imported here, because it takes long and reading results does not need it.
         from scipy import optimize
 
         if len(measurements) < FITTED_NUMBERS:
@@ -117,7 +117,10 @@ class Law:
 
 
 def _unpack(numbers: Float64) -> tuple[Float64, float, float]:
-    """Return heights, few and power; the optimiser sees the rises of the heights, and ln(few)."""
+    """Convert the optimiser's numbers to heights, few and power.
+
+    Its numbers are the rises from height to height, ln(few), and the power.
+    """
     return np.cumsum(numbers[:KNOT_COUNT]), exp(numbers[KNOT_COUNT]), float(numbers[KNOT_COUNT + 1])
 
 

@@ -46,13 +46,14 @@ CLOSE_MISS = 0.01
 # Level of quality in the picture: this share of the quality of ALS with this many factors.
 ALS_FACTORS = 32
 ALS_SHARE = 0.95
-# Range of the picture: epsilons, and the least number of people on its axis.
+# The picture shows these epsilons. Its axis of people goes at least to the largest checked
+# population up to this number, even if it was not measured.
 EPSILONS_DRAWN = (0.5, 12.0)
 MIN_PEOPLE_DRAWN = 10_000_000
 # Points of the picture's grid.
 PEOPLE_STEPS = 150
 EPSILON_STEPS = 140
-# Number of steps in the search for the least epsilon.
+# Distance of the epsilons that are tried in the search for the least one.
 EPSILON_STEP = 0.05
 LAW_NOTE = (
     f"z = people x reports x gain^2 / items, {MIN_SIGNAL:g} or more, and at least "
@@ -141,7 +142,7 @@ class LawExperiment(Experiment):
             axes.legend(loc="lower left", fontsize=8)
 
     def _predict(self, law: Law, people: float, epsilon: float, max_signal: float) -> float:
-        """Return the quality for one report of each person, or NaN outside of what was measured."""
+        """Return the quality if each person makes one report, or NaN outside the measured range."""
         z = self._compute_signal(people, epsilon, 1)
         return law.predict_quality(z, people) if MIN_SIGNAL <= z <= max_signal else float("nan")
 
@@ -161,7 +162,7 @@ class LawExperiment(Experiment):
 
     def _can_learn(self, point: Point) -> bool:
         """Return whether the law applies: the crowd can learn something."""
-        # No crowd of a quick run is as large, so a quick run takes all points.
+        # No crowd of a quick run is large enough, so a quick run takes all points.
         enough = self._count_reports(point) >= MIN_REPORTS_PER_ITEM * self.grid.about.items
         return self.grid.about.quick or (enough and self._compute_point_signal(point) >= MIN_SIGNAL)
 
@@ -274,7 +275,7 @@ class LawExperiment(Experiment):
         return [how_close, numbers]
 
     def _build_budgets(self, law: Law | None) -> Table:
-        """Build the table of the epsilons of a single report that reach each level, by the law."""
+        """Build the table of the least epsilons of one report that reach each level, by the law."""
         levels = {
             label: self.reader.read_interval(family)
             for label, family in self._build_levels().items()

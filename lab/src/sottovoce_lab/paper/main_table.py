@@ -43,7 +43,7 @@ METRIC_LABELS = {
 TUNING_METRICS = ("hr@10", "ndcg@100 all")
 # Central budget of the trusted party.
 TRUSTED_EPSILON = 1.0
-# Larger central budgets are not shown, because a crowd no longer hides such a report.
+# Larger central budgets are not shown, because with them a crowd hides nobody's reports.
 MAX_CENTRAL_EPSILON = 100.0
 SIDE_LABELS: dict[SideKind, str] = {"tags": "tags", "both": "tags and order"}
 BAR_COLOURS = ["#1b6ca8", "#dd9c6b", "#2a7d4f"]
@@ -68,7 +68,7 @@ class Row:
     """Side information of devices."""
 
     def get_draws_name(self, metric: str) -> str:
-        """Return the name of a metric among the draws of a result."""
+        """Return the name under which a result has the bootstrap draws of a metric."""
         return metric if self.side is None else f"{self.side} {metric}"
 
 
@@ -153,7 +153,7 @@ class MainTable(Experiment):
             *(Row(f"popularity, {SIDE_LABELS[kind]}", popularity, kind) for kind in kinds[:1]),
         ]
         for local, central in ((10.0, 1.0), (10.0, None), (50.0, 3.0), (50.0, None)):
-            # Side information is tested with budgets that are only local.
+            # Only trainings without a central budget are tested with side information.
             tested = kinds if central is None else ()
             spend = Budget(local=local, central=central)
             family = add_side_information(grid.build_for_budget(full, spend, split=split), *tested)
@@ -198,7 +198,7 @@ class MainTable(Experiment):
         return self.reader.read_side_interval(row.family, row.side, metric)
 
     def _compute_difference(self, row: Row, metric: str, split: SplitRule) -> Difference | None:
-        """Return the difference from popularity with or without tags, like the row itself."""
+        """Return the difference from popularity: with tags if the row has side information."""
         popularity = next(
             other
             for other in self._rows[split]

@@ -1,7 +1,7 @@
 """Tables of the report from the numbers that `sottovoce paper` writes for each experiment.
 
-A file has a row for each number of a table: what it is of, and its values by seed. Labels and
-settings stand in it as they were when it was measured, so no table changes with the planner.
+A file has a row for each number of a table, with the values of all seeds and a description: labels
+and settings at the time of the measurement. So no table changes when the planner changes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ MAIN_DATA = {"75,040": "netflix-75k", "40,000": "netflix-fresh-40k"}
 REPLAY_FILE = "replay-netflix-75k.csv"
 # Models of a replay that depend on its plan; the others are baselines.
 OWN_REPLAY_MODELS = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX)
-# Rows of these methods are what reports add to popularity.
+# The labels of our methods begin with this.
 OWN_PREFIX = "ours"
-# Parts of labels in the files, and what the report calls them everywhere.
+# Parts of labels in the files, and the words that replace them in the report.
 REPORT_LABELS = {
     "FMF-LDP (preset paper)": "preset paper",
     "FMF-LDP (preset paper, alpha 4)": "preset paper, alpha 4",
@@ -53,15 +53,15 @@ class Pivot:
 
     files: tuple[str, ...]
     keys: tuple[str, ...]
-    """Columns of the files that name a row of the table."""
+    """Columns of the files whose values identify a row of the table."""
     columns: Mapping[str, Mapping[str, str]]
-    """Heading of each column, and the values that its rows of the files have."""
+    """For each heading of the table, the values that select its rows of the files."""
     has_budgets: bool = False
     means_only: bool = False
     has_differences: bool = False
     """Whether differences from popularity are shown instead of means."""
     prefix: str = ""
-    """How the first key of a shown row begins."""
+    """Only rows whose first key begins with this are shown."""
 
     def build(self, name: str, folder: Path) -> Table:
         """Build the table."""
@@ -111,7 +111,7 @@ def _format_budgets(rows: Sequence[CellRow]) -> tuple[str, ...]:
     texts = []
     for name in ("local", "central"):
         value = float(rows[0][name]) if rows[0][name] else None
-        # No crowd hides reports of a larger central budget.
+        # With a larger central budget, a crowd hides nobody's reports.
         is_shown = name == "local" or value is None or value <= MAX_CENTRAL_EPSILON
         text = "" if value is None else format_budget(value)
         texts.append(text if is_shown else f"above {MAX_CENTRAL_EPSILON:g}")
@@ -120,7 +120,7 @@ def _format_budgets(rows: Sequence[CellRow]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Targets:
-    """The least budget of each method for a quality, from all points that were measured."""
+    """A table of the least measured budget with which each method reaches a quality."""
 
     files: tuple[str, ...] = ("frontier.csv",)
 
@@ -136,14 +136,17 @@ class Targets:
         return Table(name, name, headings, lines, [{"rows": len(lines)}])
 
     def _find_budgets(self, points: Sequence[CellRow], method: str, target: float) -> str:
-        """Return the local and in brackets the central budget, or nothing if out of reach."""
+        """Return the least local budget and, in brackets, the least central one.
+
+        If no measured point reaches the quality, return `NO_VALUE`.
+        """
         reached = [p for p in select_rows(points, method=method) if float(p["mean"]) >= target]
         if not reached:
             return NO_VALUE
         local, central = (
             format_budget(min(float(point[view]) for point in reached)) for view in VIEWS
         )
-        # Reports that name items have no central figure: their local one stands for it.
+        # Reports that name items have no central budget, so only the local one is shown.
         return local if method == NAME_COUNTING else f"{local} ({central})"
 
 
@@ -322,11 +325,12 @@ def build_measured_tables(folder: Path) -> dict[str, Table]:
 
 
 def find_measured(folder: Path, data: str) -> dict[str, Path]:
-    """Return which files of a folder of results the tables are made of, by their new names.
+    """Return the files of a folder of results that the tables need, by their names in the report.
 
     Args:
         folder: Results of `sottovoce paper`.
-        data: The data set of these results; files of the main table have its name in theirs.
+        data: Name of the data set of these results. In the report, it is a part of the names of the
+            main table's files.
     """
     names = {file for pivot in PIVOTS.values() for file in pivot.files}
     sources = {name: folder / name.replace(f"-{data}-", "-", 1) for name in names}

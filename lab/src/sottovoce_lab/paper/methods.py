@@ -76,8 +76,12 @@ class SharedResults:
         return V
 
     def prepare_test(self, cell: Cell, data: Interactions) -> PreparedTest:
-        """Return the cell's test; the last one is reused, since cells of a split follow."""
-        # Interactions compare by identity, so a key costs nothing and holds for one subset only.
+        """Return the cell's test.
+
+        Only the last test is kept, because cells of the same split come one after the other.
+        """
+        # Interactions are compared by identity, so it is fast to compare keys, and a key belongs to
+        # one subset.
         key = (data, cell.split, cell.negatives, cell.seed)
         if self._last_test is None or self._last_test[0] != key:
             split = leave_one_out(data, cell.split, cell.seed)
@@ -199,7 +203,7 @@ def _compute_factors(cell: Cell, context: CellContext) -> dict[str, Any]:
 def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
     if not (cell.curve or cell.resample):
         return _compute_factors(cell, context)
-    # A training that is tested in every epoch, or one of resampled people.
+    # The training is tested in every epoch, or its people are resampled.
     settings = cell.settings
     plan = Simulation(
         settings,
@@ -214,7 +218,7 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
         resample=cell.resample,
     )
     run = simulate(context.data, plan)
-    # People hide among all who report, even if these are resampled from fewer people.
+    # The crowd are all people who report, even if they are resampled from fewer people.
     people = cell.resample or context.data.n_users
     spent = _account_training(settings, context.data.n_items, people)
     result: dict[str, Any] = {"final": run.final, "budget": spent}
@@ -227,7 +231,7 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 
 def _account_training(settings: Settings, items: int, people: int) -> dict[str, float | None]:
-    # People are hidden in the crowd of an epoch, which has fewer people if not all take part.
+    # The reports of an epoch hide a person. If not all people take part, that crowd is smaller.
     return _account(settings.event(items), settings.estimate_crowd(people), people)
 
 

@@ -30,7 +30,7 @@ FIGURE3: dict[tuple[int | None, int], dict[int, float]] = {
 # HR@10 of a model that knows nothing.
 CHANCE = 0.1
 # HR@10 by users, epsilon and k after 20 epochs with 1,000 items, roughly: from the description of
-# figure 2. It names no epsilon for 1,000 people with k 100 and 250. We take it for the largest one.
+# figure 2. For 1,000 people with k 100 and 250 it names no epsilon; we assume the largest one.
 FIGURE2: dict[tuple[int | None, float, int], float] = {
     **{
         (users, epsilon, 1): CHANCE

@@ -64,7 +64,7 @@ class PublishedFactors(PublishedModel):
 
 @dataclass(frozen=True, eq=False)
 class PublishedTraining(PublishedFactors):
-    """A matrix factorisation whose vectors an engine solves: the same bits, but faster."""
+    """A matrix factorisation whose vectors an engine solves, faster and with the same bits."""
 
     build_engine: Callable[[Histories | Parts], Engine]
 
@@ -97,7 +97,7 @@ class PublishedCounts(PublishedModel):
         return cls(train.popularity().astype(np.float32)[:, None], train.n_users)
 
     def solve_vectors(self, histories: Histories) -> Float32:
-        """Return ones."""
+        """Return the vector 1 for each person."""
         return np.ones((histories.n_users, 1), np.float32)
 
     def add_tags(self, tags: Tags) -> WideModel:

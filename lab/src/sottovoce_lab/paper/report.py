@@ -86,7 +86,7 @@ def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:
     with mpl.rc_context({"svg.hashsalt": "sottovoce"}):
         svg = store.folder / f"{experiment.name}.svg"
         save_figure(svg.with_suffix(".png"), draw, svg, size=experiment.figure_size)
-    # The metadata contain a date.
+    # Remove the metadata, because they contain a date.
     undated = re.sub(rb"<metadata>.*?</metadata>", b"", svg.read_bytes(), flags=re.DOTALL)
     write_atomically(svg, undated)
     return undated

@@ -1,8 +1,8 @@
 """Write the tables of the report from the raw results in the repository.
 
 `python -m sottovoce_lab.paper.report_tables` replaces the tables between the marks of
-lab/docs/report.md. With `--take FOLDER` it first takes the files of cells that the commands of
-`sottovoce paper` wrote there, and with `--replays FILES` the numbers of replays.
+lab/docs/report.md. `--take FOLDER` first copies the files of cells that the commands of `sottovoce
+paper` wrote to this folder. `--replays FILES` first takes the numbers of replays from their files.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from sottovoce_lab.paper.tables import Table
 DOCS = Path(__file__).parents[3] / "docs"
 REPORT = DOCS / "report.md"
 CELLS = DOCS / "cells"
-# File that records for each file of cells the command, the commit and the time that computed it.
+# File that records how the cells of each table were computed: command, commit and cost.
 SOURCES = CELLS / "sources.toml"
 MARK = re.compile(r"<!-- cells: (\S+) -->\n.*?<!-- end of cells -->", re.DOTALL)
 # Scale of the preset's first item matrix.
 PRESET_SCALE = 0.3
 REPORTED_SEEDS = range(3)
-# Learning rate and alpha in rows of the preset; curves have no such columns.
+# Values of (learning rate, alpha) in rows of the preset: in cells, and in curves, which lack these
+# columns.
 PRESET_VALUES = (("0.001", "1"), (None, None))
 
 
@@ -81,7 +82,7 @@ def _tabulate_cost(rows: list[CellRow]) -> Table:
     """Build the table of transferred bytes, for the two numbers of reports that the paper has."""
     lines, records = [], []
     for items, in_paper in DOWNLOAD_BYTES.items():
-        # The whole catalogue is written as all items.
+        # In the cells, the number of items of the whole catalogue is None, which is written "all".
         place = None if items == max(DOWNLOAD_BYTES) else items
         sizes = [select_rows(rows, items=place, reports=k)[0] for k in (100, 250)]
         down = int(sizes[0]["model"]) + int(sizes[0]["manifest"])

@@ -67,7 +67,7 @@ _COMPUTE_BY_METHOD: dict[Method, Compute] = {
     "poisoning": compute_poisoning,
     "attacker": compute_attack,
 }
-# Orders cells with all users or items after those of subsets.
+# Number of users or items that stands for all, so that subsets are sorted before the whole data.
 _ALL_ROWS = 1 << 40
 
 

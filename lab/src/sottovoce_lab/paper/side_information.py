@@ -42,7 +42,7 @@ class Row:
 
 
 def _list_kinds(split: SplitRule) -> tuple[SideKind, ...]:
-    # A test item that is drawn at random may be of any time, so the order says nothing about it.
+    # A randomly drawn test item may be from any time, so the order says nothing about it.
     return ("tags",) if split == "random" else tuple(SIDE_LABELS)
 
 

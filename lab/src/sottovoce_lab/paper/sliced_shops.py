@@ -3,9 +3,10 @@
     python -m sottovoce_lab.paper.sliced_shops 3000 1000 20 --budget 50 --slices 1,2,4
 
 Each row of the table is a mean over seeds from 1000 on. HR@10 is measured without attackers, in a
-ranking of the whole catalogue; its difference from the first row has a 95% interval. The other
-columns have the exposure of an item, one of each popularity band, that adaptive attackers push
-against the defences of a live server. Each attacker has an account, and reports as often as others.
+ranking of the whole catalogue; its difference from the first row has a 95% interval. There is a
+further column for each popularity band: adaptive attackers push one item of the band, the server
+defends itself like a live one, and the column has the exposure of the item. Each attacker has an
+account, and reports as often as others.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class SlicedShop:
     def _split(self, seed: int) -> Split:
         """Make a shop as `sottovoce plan` does, and leave out one item of each person."""
         tastes, focus = SHOP_KINDS[seed % len(SHOP_KINDS)]
-        # One more item, because one is left out.
+        # Histories have one more item at first, because one item is left out.
         length = (self.history + 1) * float(np.exp(LENGTH_SIGMA**2 / 2))
         everybody = shop(self.people, self.items, length, tastes, seed, focus=focus)
         ids = np.arange(self.people), np.arange(self.items)

@@ -1,7 +1,7 @@
-"""Slices, which the live system does not have: each report has a randomly chosen part of the items.
+"""Slices: each report is about a randomly chosen part of the items. The live system has no slices.
 
-A report names only a direction of its slice. Slices have about the same number of blocks, and the
-same share of the directions is loud in each. So over all slices, a person's report has the same
+A report can only name a direction of its slice. Slices have about the same number of blocks, and
+the same share of the directions is loud in each. So over all slices, a person's report has the same
 distribution as in `loudest`. This is a simulation for `sottovoce_lab.paper.sliced_shops`.
 """
 
@@ -65,7 +65,7 @@ def _draw_reports(
         loud = max(round(mechanism.loud * len(inside) / mechanism.n_directions), 1)
         person, place = np.nonzero(slice_of_report == slice_number)
         reporters, reporter_of_report = np.unique(person, return_inverse=True)
-        # A stable order: that of `argpartition` depends on the processor.
+        # Sort stably: the order that `argpartition` gives to ties depends on the processor.
         loudest = np.argsort(-agreement[np.ix_(reporters, inside)], axis=1, kind="stable")
         index = inside[loudest[reporter_of_report, chance.integers(loud, size=len(person))]]
         row, factor = np.divmod(index, mechanism.shape.factors)

@@ -35,7 +35,7 @@ class About:
     items: int
     interactions: int
     timestamps: bool
-    """Whether the latest interaction is known."""
+    """Whether interactions have timestamps, so that the latest one is known."""
     tags: bool
     """Whether the items have tags."""
     min_interactions: int

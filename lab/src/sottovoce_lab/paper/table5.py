@@ -72,8 +72,8 @@ class Table5(Experiment):
     figure_size = (8.0, 6.5)
 
     def list_cells(self) -> list[Cell]:
-        """Return the cells of the paper's table, and those of the table by time."""
-        # The paper's table has one split only; the others make the table by time.
+        """Return the cells of the paper's table, and those of the table of all splits."""
+        # The paper's table has the first split only. The other table compares all splits.
         first, *further = self._list_splits()
         paper_families = [row.build(first) for row in self._list_rows(self.grid.full_reports)]
         time_rows = self._list_rows(self._get_usual_reports())
@@ -81,7 +81,7 @@ class Table5(Experiment):
         return self.grid.list_cells([*paper_families, *time_families])
 
     def build_tables(self) -> list[Table]:
-        """Build the paper's table, and one by what is left out."""
+        """Build the paper's table, and one that compares rules for leaving out interactions."""
         return [self._build_paper_table(), self._build_time_table()]
 
     def _build_paper_table(self) -> Table:
@@ -113,7 +113,7 @@ class Table5(Experiment):
         return Table(self.name, title, headings, rows, records, notes)
 
     def _build_time_table(self) -> Table:
-        """Build the table with training up to a date, and with the order on the device."""
+        """Build the table of HR@10 by rule, without and with the order known on the device."""
         splits, rows, records = self._list_splits(), [], []
         for row in self._list_rows(self._get_usual_reports()):
             numbers: list[str] = []
@@ -170,8 +170,8 @@ class Table5(Experiment):
 
     def _list_rows_with_reports(self, k: int) -> list[Row]:
         """Return the rows of methods with the local budget of `k` reports in an epoch."""
-        # DPLCF randomises every item of the catalogue, so its budget is that many times its
-        # epsilon.
+        # DPLCF randomises every item of the catalogue, so its budget is its epsilon for one item
+        # times the number of items.
         item_epsilon = k * PAPER_EPSILON * self.grid.epochs / self.grid.about.items
         rows = [
             Row(f"DPLCF, budget of k {k}", partial(self._build_dplcf, item_epsilon), private=True),

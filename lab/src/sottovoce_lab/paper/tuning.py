@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# A value of each parameter.
+# A value for each parameter of a method.
 Setting = dict[str, Any]
 # Values that are tried. Many more than 144 factors do not fit into the memory of a processor.
 PARAMETER_GRIDS: dict[Method, dict[str, tuple[float, ...]]] = {
@@ -35,7 +35,7 @@ GRID_STARTS: dict[Method, Setting] = {
     "mf": {"factors": 64, "regularization": 10.0, "alpha": 10.0},
     "ease": {"ridge": 500.0},
 }
-# More factors need a larger ridge, so these two are also changed at once.
+# More factors need a larger ridge. So the search also changes both in one step.
 JOINT_PARAMETERS = {"factors", "regularization"}
 
 

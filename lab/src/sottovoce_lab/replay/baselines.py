@@ -1,8 +1,9 @@
 """Common baselines that see all histories: recent popularity, and EASE and ALS weighted by age.
 
-An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. Of all settings of a
-baseline, the one with the best NDCG@100 in the whole catalogue is chosen in the periods for
-choosing. In later periods only this one is tested.
+An interaction that is `age` periods old weighs `2 ** (-age / half_life)`. All settings of a
+baseline are tested in a part of the data, the periods for choosing (`Timeline.choosing`). The
+setting with the best NDCG@100 in the whole catalogue is chosen, and in later periods only this
+setting is tested.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ RECENT_POPULARITY_NAME = "popularity lately"
 RECENT_PEOPLE_NAME = "popularity lately, once"
 EASE_NAME = "EASE"
 ALS_NAME = "ALS"
-# Settings that are tried: the number of last periods that are counted, half-lives in periods, and
-# ridges.
+# Settings that are tried: numbers of the last periods whose interactions count (for popularity),
+# half-lives in periods, and ridges of EASE.
 RECENT_PERIODS = (1, 2, 4)
 HALF_LIVES = (1.0, 4.0, math.inf)
 EASE_RIDGES = (30.0, 300.0, 3_000.0)
 ALS_RIDGES = (3.0, 30.0)
-# Fixed settings of ALS: its factors, and the additional weight of a touched item.
+# Number of factors of ALS. It is fixed, like alpha.
 ALS_FACTORS = 64
-# Weight of a touched item beyond 1 in ALS, which is not chosen.
+# Weight of a touched item beyond 1 in ALS.
 ALS_ALPHA = 10.0
 # Iterations of ALS before its first test.
 FIRST_ALS_ITERATIONS = 10
 # Further iterations before each later test.
 NEXT_ALS_ITERATIONS = 2
-# Maximum number of the periods for choosing in which all settings are tested.
+# All settings are tested in at most this many of the periods for choosing.
 MAX_TRIAL_PERIODS = 4
 # Metric of the whole catalogue by which settings are chosen.
 CHOOSING_METRIC = "ndcg@100"
@@ -71,7 +72,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:
-        """Rank with interactions before the period of the cases.
+        """Rank with a model of the interactions before the period of the cases.
 
         Returns:
             Ranks by the suffix of the name: empty, or `PLAIN_SUFFIX` without side information.
@@ -85,7 +86,8 @@ class RecentPopularity(Baseline):
     timeline: Timeline
     setting: Setting
     once: bool
-    """Whether only each person's latest item counts; several of one moment share its weight."""
+    """Whether only each person's latest item counts. Several latest items of the same moment share
+    the weight of one."""
 
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:
         timeline = self.timeline
@@ -101,12 +103,12 @@ class RecentPopularity(Baseline):
 
 @dataclass(eq=False)
 class RecencyCounts:
-    """Products `X^T X` of weighted histories, updated after each period."""
+    """Products `X^T X` of the weighted histories X, updated after each period."""
 
     timeline: Timeline
     half_life: float
     total: Float32 = field(init=False)
-    """Products after the first `n_periods` periods, for all items that ever arrive."""
+    """The products for all items that ever arrive, after the first `n_periods` periods."""
     n_periods: int = 0
 
     def __post_init__(self) -> None:
@@ -116,7 +118,7 @@ class RecencyCounts:
     def advance(self, n_periods: int) -> Float32:
         """Return the products after the first `n_periods` periods."""
         for period in range(self.n_periods, n_periods):
-            # Only people who are active now have new products; those of all others fade.
+            # All earlier products fade. Only people who are active in this period add new ones.
             self.total *= np.float32(decay(1, self.half_life) ** 2)
             active = np.unique(self._find_users(period))
             weighted, ages = collect_weighted(
@@ -161,7 +163,7 @@ class RecencyEase(Baseline):
 
 @dataclass(frozen=True, eq=False)
 class WeightedItems:
-    """Scores of items by their weights for the own items."""
+    """Scores of items: the sum of their weights for each of the person's own items."""
 
     own: sparse.csr_matrix
     B: Float32
@@ -172,14 +174,14 @@ class WeightedItems:
 
 @dataclass(eq=False)
 class RecencyAls(Baseline):
-    """Alternating least squares, `implicit`, whose touched items weigh `1 + alpha w`."""
+    """ALS of the package implicit. A touched item with the weight w by age weighs `1 + alpha w`."""
 
     timeline: Timeline
     setting: Setting
     seed: int
     threads: int | None = None
     V: Float32 | None = field(default=None, init=False)
-    """The item matrix after the last test, from which the next one continues. It keeps the rows of
+    """The item matrix after the last test. The next test continues from it. It keeps the rows of
     items that have left the catalogue."""
 
     def rank(self, cases: Cases, side_information: SideInformation) -> dict[str, CaseRanks]:  # noqa: ARG002 - ALS uses none
@@ -190,7 +192,7 @@ class RecencyAls(Baseline):
             self.V = draw_initial_items(window.stop, ALS_FACTORS, INITIAL_SCALE, self.seed)
         new_rows = np.zeros((window.stop - len(self.V), ALS_FACTORS), np.float32)
         self.V = np.concatenate([self.V, new_rows])
-        # Threads of OpenBLAS would slow down those of implicit.
+        # implicit starts its own threads, which threads of OpenBLAS would slow down.
         with threadpool_limits(1, user_api="blas"):
             als = AlternatingLeastSquares(
                 factors=ALS_FACTORS,
@@ -227,7 +229,7 @@ def collect_weighted(
 
 
 def decay(ages: Any, half_life: float) -> Any:
-    """Return the weights of interactions of these ages; an infinite half-life weighs all alike."""
+    """Return the weights of interactions by age; with an infinite half-life, all of them are 1."""
     return 0.5 ** (ages / half_life)
 
 
@@ -254,7 +256,7 @@ class BaselineContest:
         baselines: Mapping[str, Sequence[Baseline]],
         choices: Mapping[str, Choice] | None = None,
     ):
-        """Begin without results.
+        """Begin a contest without results.
 
         Args:
             timeline: The data.
@@ -274,7 +276,7 @@ class BaselineContest:
         """Return the ranks of the chosen settings in a later period, by the name of the model.
 
         Args:
-            cases: Cases of a period that is not before the last one.
+            cases: Cases of a period: the same as in the last call, or a later one.
             side_information: The side information of devices.
             names: Names of the baselines. If empty, all of them.
         """
@@ -294,7 +296,7 @@ class BaselineContest:
         }
 
     def _keep_chosen(self) -> None:
-        """Keep only the chosen settings; the matrices of others would fill the memory."""
+        """Keep only the chosen settings; the matrices of all others would fill the memory."""
         for name, baselines in self._baselines.items():
             if name not in self.choices:
                 means = [float(np.mean(gains)) for gains in self._gains[name] if gains]
@@ -306,7 +308,7 @@ class BaselineContest:
 
 
 def list_trial_periods(timeline: Timeline) -> range:
-    """Return the periods on which all settings are tested, evenly among those for choosing."""
+    """Return the periods on which all settings are tested, spread over those for choosing."""
     step = -(-len(timeline.choosing) // MAX_TRIAL_PERIODS)
     return timeline.choosing[::step]
 

@@ -13,7 +13,7 @@ from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidate
 from sottovoce_lab.replay.timeline import Timeline
 
 Int64 = NDArray[np.int64]
-# An item that arrives after the first period is new for this number of epochs.
+# An item is new for this number of epochs after it arrives, unless it arrives in the first period.
 MAX_NEW_ITEM_AGE = 10
 
 
@@ -28,9 +28,9 @@ class Cases:
     """Histories at the end of the period before. Negatives are items that the person never touches,
     not even later."""
     age: Int64
-    """Number of epochs in which each touched item was in the catalogue."""
+    """Number of epochs for which the touched item of each case was in the catalogue before."""
     touched: Int64
-    """Number of people who had touched the same item before this period."""
+    """Number of people who had touched the item of each case before this period."""
 
     def __len__(self) -> int:
         return len(self.age)
@@ -57,7 +57,7 @@ def select_cases(
 ) -> Cases:
     """Return the cases of at most `people` people, drawn by the seed.
 
-    With `only_new`, each person's item is the first new one that they touched.
+    With `only_new`, each person's item is the first new item that they touched in the period.
     """
     part = 2 * period + only_new
     users, items = _find_first_items(

@@ -3,8 +3,8 @@
 Each period ends with an epoch, as in a live service. Each person who has joined takes part by
 random draws, with the probability `share` of the terms, and at most as often as the lifetime
 allows. Reports are made from the items that the person has touched until then. Items that arrive
-get rows of zeros. Before its epoch, a period is a test of the model of the last epoch. So no test
-uses training data.
+get rows of zeros. Before the epoch of a period, the model of the last epoch is tested on the
+period's interactions. So no test uses training data.
 """
 
 import time
@@ -47,7 +47,8 @@ from sottovoce_lab.replay.rivals import (
 from sottovoce_lab.replay.timeline import Timeline
 
 Float32 = NDArray[np.float32]
-# Purpose of random words; `simulation.random_words` has the other numbers.
+# Number of the purpose of the random words that decide who takes part. The numbers of the other
+# purposes are in `simulation.random_words`.
 PARTICIPATION_PURPOSE = 4
 
 
@@ -109,13 +110,13 @@ class Period:
     """One period and the epoch that ends it."""
 
     number: int
-    """Number of the period, from 0: the number of epochs before it."""
+    """Number of the period, from 0. It is also the number of epochs before the period's test."""
     state: TrainingState
-    """The model after the epochs before it, with rows of zeros for items that arrive in it."""
+    """The model that is tested in this period, with rows of zeros for items that arrive in it."""
     people: int
     """Number of people who took part."""
     joined: int
-    """Number of people who had touched anything by its end."""
+    """Number of people who had touched anything by the end of the period."""
     seconds: float
     tested: CaseResults | None
     """Test of this period; None if nobody could be tested, as in the first period."""
@@ -142,7 +143,7 @@ class Replay:
 
     @cached_property
     def privacy_report(self) -> PrivacyReport:
-        """Largest cost of a person, if every epoch had as few people as the smallest one."""
+        """Largest privacy cost of a person, if every epoch had the smallest crowd of the replay."""
         event = self.plan.settings.event(len(self.periods[-1].state.V))
         return make_privacy_report(event, self.crowd)
 
@@ -171,14 +172,14 @@ def run_replay(
         timeline: The data.
         plan: The settings.
         frozen_at: A second model stops learning after this many epochs; None: after half of them.
-        after: A replay of a timeline that is the same until then; its periods and its choices are
-            reused.
-        choices: Settings of the baselines; None: they are chosen here.
+        after: A replay of another timeline that is equal for the first `frozen_at` periods. These
+            periods and the replay's chosen settings are reused.
+        choices: Chosen settings of the baselines; None: they are chosen in this replay.
         start: The public start; None: there is none.
         on_period: Receives each new period.
     """
     frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
-    # Until tastes change both timelines are the same, so nothing is trained twice.
+    # Until tastes change, both timelines are the same, so `after` has these periods.
     periods = [] if after is None else after.periods[:frozen_at]
     first = None if after is None else after.periods[frozen_at].state
     baselines = make_baselines(
@@ -203,7 +204,7 @@ def draw_participants(timeline: Timeline, settings: Settings) -> NDArray[np.bool
     turns_left = np.full(len(everybody), settings.max_turns)
     takes = np.zeros((timeline.n_periods, len(everybody)), bool)
     for period in range(timeline.n_periods):
-        # A draw has four words, one for each of four periods.
+        # A draw gives four words, so one draw is enough for four periods.
         draw, word = divmod(period, WORDS_PER_DRAW)
         words = philox((settings.seed, PARTICIPATION_PURPOSE), np.array(draw), everybody, 0, 0)
         draws_turn = coin.to_unit_floats(words[..., word]) < settings.share
@@ -237,12 +238,12 @@ def _run_periods(
         before = _move_window(state, last, windows[number])
         if start is not None and settings.asks_for_names:
             before = replace(before, V=start.renew(before.V, timeline, number))
-        # The frozen model learns nothing more, but new items need rows in it, too.
+        # The frozen model no longer learns, but new items need rows in it, too.
         frozen = before if number <= frozen_at else _move_window(frozen, last, windows[number])
         models = {MODEL_NAME: before.V}
         if number > frozen_at:
             models[FROZEN_NAME] = frozen.V
-        # Before the epoch: the model has not seen this period yet.
+        # Test before the epoch, because the model must not have learnt from this period yet.
         tested = _test(timeline, plan, number, models, contest)
         tested_on_new = None
         if number in timeline.later:
@@ -278,7 +279,7 @@ def _test(
         return None
     side_information = collect_side_information(timeline, cases, tags=plan.tags, time=plan.time)
     ranks = rank_models(timeline, cases, models, plan.settings, side_information)
-    # Recent popularity shows how hard it is to know new items; EASE and ALS take long.
+    # For new items, recent popularity is enough for comparison; EASE and ALS would take long.
     names = (RECENT_POPULARITY_NAME,) if only_new else ()
     return CaseResults(cases, ranks | contest.rank(cases, side_information, names))
 
@@ -292,7 +293,7 @@ def _run_epoch(
     histories, times = timeline.collect_histories(users, state.epochs_done, window)
     if settings.asks_for_names:
         histories = find_latest(histories, times)
-    # The participants were drawn before. The engine gets only them, and all of them take part.
+    # The participants were drawn before. The engine gets only these people, and all of them report.
     everybody = replace(settings, lifetime=0)
     people = WholeParts(Part(People(histories, chosen=users)))
     with build_engine(plan.engine, people, everybody, **plan.engine_options) as engine:

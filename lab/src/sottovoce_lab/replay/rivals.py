@@ -65,7 +65,7 @@ class CaseResults:
 
     @cached_property
     def hits(self) -> dict[str, Float64]:
-        """Probability that a list of ten has the item of each case, by the name of the model."""
+        """For each model by name, the probability that a list of ten has the item of each case."""
         return {name: compute_hits(own.catalogue, LIST_LENGTH) for name, own in self.ranks.items()}
 
     def summarize(self) -> dict[str, dict[str, float]]:
@@ -84,7 +84,7 @@ def rank_models(
     settings: Settings,
     side_information: SideInformation,
 ) -> dict[str, CaseRanks]:
-    """Rank by models with a row for each item of the catalogue, and by popularity of all time."""
+    """Rank by these item matrices, and by popularity in all periods so far."""
     ranks: dict[str, CaseRanks] = {}
     for name, V in models.items():
         nothing = SideInformation(make_empty_tags(len(V)), None)
@@ -97,7 +97,7 @@ def rank_models(
 
 
 def rank_wide(wide: WideModel, cases: Cases, side_information: SideInformation) -> CaseRanks:
-    """Rank like devices that have this model and this side information."""
+    """Rank as devices with this model and this side information do."""
     X, W = to_factors(wide, cases.split.train, side_information.weights)
     return CaseRanks.from_factors(X, W, cases)
 

@@ -12,9 +12,11 @@ from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE
 from sottovoce_lab.replay.replay import Replay
 from sottovoce_lab.replay.rivals import CaseResults
 
-# First ages of the rows of a table; the last row ends where an item is no longer new.
+# Each row of a table begins with one of these ages. The last row ends with the age at which items
+# are no longer new.
 AGE_ROWS = (0, 1, 2, 3, 4, 6, 8)
-# First numbers of people who had touched an item, for the rows of a table; the last has no end.
+# Each row of a table begins with one of these numbers of people who had touched an item. The last
+# row has no end.
 TOUCHED_ROWS = (0, 1, 10, 30, 100, 300, 1_000, 3_000)
 
 # A mask of the cases that belong to a row, and the hits of all models, for one period.
@@ -44,12 +46,15 @@ class Recovery:
     """The loss of HR@10 after a change of tastes, and how the model regained it."""
 
     lost: float
-    """Loss in the first period of other tastes."""
+    """Loss of HR@10 in the first period after the change."""
     gaps: list[float]
     """Share of the loss that remains after 0, 1, ... epochs; empty without a loss."""
 
     def count_epochs(self, regained: float) -> int | None:
-        """Return the epochs until this share is regained for the first time; None: never."""
+        """Return the number of epochs until the model first regains this share of the loss.
+
+        It is None if the model never does.
+        """
         # Single periods are noisy, so the gap is averaged over three neighbouring periods.
         for n in range(1, len(self.gaps)):
             if 1 - float(np.mean(self.gaps[n - 1 : n + 2])) >= regained:
@@ -68,8 +73,8 @@ def average_later_periods(replays: Sequence[Replay]) -> dict[str, dict[str, Inte
 def average_periods(replays: Sequence[Replay], numbers: range) -> dict[str, dict[str, Interval]]:
     """Return the mean of each metric over some periods, by the name of the model.
 
-    Periods in which nobody was tested are ignored. The result has the models that were tested in
-    all other periods. It is empty if there are none.
+    Periods in which nobody was tested are ignored. The result has only models that were tested in
+    all other periods. If there are no such models, it is empty.
     """
     metrics = [[result.summarize() for result in _list(replay, numbers)] for replay in replays]
     if not all(metrics):
@@ -88,9 +93,9 @@ def average_periods(replays: Sequence[Replay], numbers: range) -> dict[str, dict
 
 
 def group_by_age(replays: Sequence[Replay]) -> list[Row]:
-    """Return rows of new items by their age in epochs, and a last one of all other cases.
+    """Return rows of new items by their age in epochs, and a last row of older items.
 
-    Cases of the last row are those of the usual test, in which every item may be the next.
+    The cases of the last row are from the usual test, in which the next item may be new or old.
     """
     rows = _group_new_items(replays, "age", AGE_ROWS, MAX_NEW_ITEM_AGE - 1)
     old = [
@@ -106,7 +111,7 @@ def group_by_touched(replays: Sequence[Replay]) -> list[Row]:
 
 
 def measure_recovery(steady: Sequence[Replay], switched: Sequence[Replay], name: str) -> Recovery:
-    """Compare a model with the same model on unchanged tastes, on average over the seeds."""
+    """Compare a model after a change of tastes with the same model without one; average runs."""
     gaps: list[list[float]] = []
     for one, other in zip(steady, switched, strict=True):
         before, after = one.compute_curve(name), other.compute_curve(name)
@@ -149,7 +154,7 @@ def _mark_range(values: NDArray[np.int64], low: int, high: int | None) -> NDArra
 
 
 def _make_row(cells: list[list[Cell]], low: int, high: int | None) -> list[Row]:
-    """Return one row, or none if a run has no such case and so no mean."""
+    """Return a list with one row; an empty list if a run has no such case, and so no mean."""
     counts = [sum(int(mask.sum()) for mask, _ in run) for run in cells]
     if not min(counts):
         return []

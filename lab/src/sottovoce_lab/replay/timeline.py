@@ -1,9 +1,9 @@
 """A data set in the order of its days: people and items arrive, histories grow, tastes may change.
 
-Periods have equal numbers of interactions, not equal lengths. A live epoch waits for its crowd, and
-a service that grows tenfold would have epochs of a few dozen people at first. So a curve over
-epochs shows what the model learns, not how fast the service grows. All interactions of one moment
-are in one period.
+Periods have equal numbers of interactions, not equal lengths. With equal lengths, a service that
+grows tenfold would have epochs of a few dozen people at first, while a live epoch waits for its
+crowd. With equal numbers, a curve over epochs shows what the model learns, not how fast the service
+grows. All interactions of one moment are in one period.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Int64 = NDArray[np.int64]
 SECONDS_PER_DAY = 86_400
 # Minimum number of periods: a first one without a test, and later ones with tests.
 MIN_PERIODS = 3
-# Number of items with similar popularity that exchange their identities when tastes change.
+# When tastes change, items exchange their identities within groups of this many items of similar
+# popularity.
 ITEMS_PER_SWITCH_GROUP = 20
 
 
@@ -34,8 +35,8 @@ ITEMS_PER_SWITCH_GROUP = 20
 class Timeline:
     """Interactions in periods, with items numbered in the order in which they arrive.
 
-    So the catalogue of a period is a run of the items, its window. An item arrives in the period
-    of its first interaction, and a person joins in the period of theirs.
+    An item arrives in the period of its first interaction, and a person joins in the period of
+    their first interaction. The catalogue of a period, its window, has consecutive numbers.
     """
 
     data: Interactions
@@ -43,7 +44,7 @@ class Timeline:
     times: Int64
     """Times of the entries of the histories."""
     periods: Int64
-    """Periods of the same entries, from 0."""
+    """Periods of the entries of the histories, from 0."""
     rows: Int64
     """Number of each item in the data."""
     n_periods: int
@@ -71,7 +72,7 @@ class Timeline:
         # Items that nobody touches get a period after the last one: they never arrive.
         arrival = np.full(data.histories.n_items, n_periods, np.int64)
         np.minimum.at(arrival, data.histories.indices, periods)
-        # By arrival, so that the catalogue of each period is a prefix of all items.
+        # Number items by arrival, so that the items that have arrived by a period are the first.
         rows = np.argsort(arrival, kind="stable")
         number = np.empty(len(rows), np.int64)
         number[rows] = np.arange(len(rows))
@@ -80,12 +81,12 @@ class Timeline:
 
     @property
     def later(self) -> range:
-        """Periods that results are averaged over: the second half, with a trained model."""
+        """Periods over which results are averaged: the second half, when the model has learnt."""
         return range(self.n_periods // 2 + 1, self.n_periods)
 
     @property
     def choosing(self) -> range:
-        """Periods that settings are chosen on: the quarter before the later ones."""
+        """Periods that settings are chosen on: the quarter of all periods before `later`."""
         return range(max(self.n_periods // 4, 1), self.n_periods // 2 + 1)
 
     @cached_property
@@ -104,8 +105,8 @@ class Timeline:
     @cached_property
     def windows(self) -> list[slice]:
         """The items that are in the catalogue of each period."""
-        # An item counts as arrived at the beginning of its period, so items leave in the order in
-        # which they are numbered.
+        # The age of an item is counted from the beginning of the period in which it arrives. So
+        # items leave the catalogue in the order of their numbers.
         begins = np.array([first for first, _ in self.span])
         min_begins = begins - self.max_age * SECONDS_PER_DAY
         removed = np.searchsorted(begins[self.arrival], min_begins, side="left")
@@ -144,7 +145,7 @@ class Timeline:
         return np.searchsorted([first for first, _ in self.span], times, side="right") - 1
 
     def build_tags(self, period: int) -> Tags:
-        """Build the tags of a period's catalogue, as devices do for every version of it."""
+        """Build the tags of a period's catalogue, as devices do for each new catalogue."""
         window = self.windows[period]
         if self.data.tags is None:
             return make_empty_tags(window.stop - window.start)
@@ -156,11 +157,12 @@ class Timeline:
         Args:
             users: Numbers of the users.
             until: The last period that counts.
-            window: The items of the catalogue; others are omitted. Its first one gets number 0.
+            window: The items of the catalogue; all others are omitted. The first item of the window
+                gets number 0.
         """
         all_histories = self.histories.take(users)
         own = self.list_entries(users)
-        # A history that is cut in time may still have items that are new to the catalogue.
+        # Omit later interactions, and items that have left the catalogue or have not arrived.
         indices = all_histories.indices
         is_listed = (indices >= window.start) & (indices < window.stop)
         selected = (self.periods[own] <= until) & is_listed
@@ -171,7 +173,7 @@ class Timeline:
         return histories, self.times[own[selected]]
 
     def list_entries(self, users: Int64) -> Int64:
-        """Return the places of these users' interactions, one user after the other."""
+        """Return the indices of these users' entries in `histories`, one user after the other."""
         indptr = self.histories.indptr
         lengths = np.diff(indptr)[users]
         before = np.cumsum(lengths) - lengths
@@ -203,7 +205,8 @@ class Timeline:
 def _cut_into_periods(times: Int64, n_periods: int, name: str) -> Int64:
     moments, which, counts = np.unique(times, return_inverse=True, return_counts=True)
     before = np.cumsum(counts) - counts
-    # By the interactions before a moment: one moment is never divided between two periods.
+    # The number of interactions before a moment decides its period. So interactions of one moment
+    # are never in two periods.
     of_moments = before * n_periods // max(len(times), 1)
     if len(np.unique(of_moments)) < n_periods:
         raise DataError(
@@ -220,7 +223,7 @@ def _replace_items(timeline: Timeline, items: Int64) -> Timeline:
     """
     histories = timeline.histories
     cells = histories.users_of_entries() * histories.n_items + items
-    # Sorted by user, item and period in one key: the first entry of a cell is the earliest.
+    # Sort by user, item and period, so that the first entry of each (user, item) is the earliest.
     order = np.argsort(cells * timeline.n_periods + timeline.periods)
     is_first = np.ones(len(order), bool)
     is_first[1:] = np.diff(cells[order]) != 0

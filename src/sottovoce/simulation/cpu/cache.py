@@ -22,7 +22,7 @@ def drop_stale(*loops: Any) -> None:
     for loop in loops:
         folder = Path(loop.stats.cache_path)
         stamp = folder / f"{loop.__name__}.sources"
-        # numba does not use a cache that cannot be written.
+        # An error may be ignored: numba does not use a cache that cannot be written.
         with suppress(OSError):
             if not stamp.exists() or stamp.read_bytes() != digest:
                 for compiled in folder.glob(f"*.{loop.__name__}-*.nb[ic]"):

@@ -110,7 +110,7 @@ def run_epoch(
     sums: Int32,
     reports: NDArray[np.uint32],
 ) -> int:
-    """Compute the reports of those people from place `begin` to `end` who take part.
+    """Compute the reports of all people at places `begin` to `end - 1` who take part.
 
     The sign of each report is added to `sums` at its direction. Sums are integers, so the order of
     people does not change them. Reports are also written to `reports` (N x k), unless it is empty.

@@ -40,9 +40,9 @@ MAX_THREADS = 512
 # For `loudest`: the number of rows in a group, and the number of bins for their magnitudes.
 ROWS_PER_GROUP = 16
 BIN_COUNT = 4096
-# For `loudest`: the lengths of three lists, of directions in the bracket, of agreements close to
-# the threshold, and of directions at the threshold. If a list is too short for all entries, kernels
-# compute them again.
+# For `loudest`: the lengths of three lists. They have the directions in the bracket (the interval
+# that contains the threshold), the agreements close to the threshold, and the directions at the
+# threshold. If a list is too short for all entries, kernels compute them again.
 MAX_NEAR = 1024
 MAX_CLOSE = 64
 MAX_TIED = 64

@@ -1,1 +1,1 @@
-"""Honest numbers: rankings, hit ratio, NDCG, MRR, recall, coverage, intervals over runs."""
+"""Evaluation: ranks of test items, metrics of ranks and of lists, and intervals over runs."""

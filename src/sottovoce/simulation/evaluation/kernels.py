@@ -23,11 +23,12 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-# Compiles a function that only compiled loops call: a wrapper for Python takes a quarter longer.
-# With numpy's error model a division by 0 gives inf, and no exception.
+# Compiles a function that only compiled loops call, and so needs no wrapper for Python. With a
+# wrapper, compiling takes a quarter longer. With numpy's error model, a division by 0 gives inf and
+# raises no exception.
 compile_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-# Lets sums be vectorised. Their last digits depend on the machine, which evaluation allows; the
-# loops of reports add in a fixed order.
+# Lets the compiler reorder sums, so that it can vectorise them. Their last digits then depend on
+# the machine. Evaluation allows this; the loops that compute reports add in a fixed order.
 REORDERED_SUMS = {"reassoc", "contract", "nsz"}
 # Users that a thread takes at a time: few enough that all threads end at nearly the same time, and
 # enough that Python is called rarely.
@@ -79,7 +80,7 @@ def use_threads(n: int) -> Iterator[None]:
 def run_in_threads(
     n: int, run: Callable[[int, int, int], None], per_task: int = USERS_PER_TASK
 ) -> None:
-    """Call `run(begin, end, thread)` for all of n, on the threads of `use_threads`."""
+    """Call `run(begin, end, thread)` for pieces of `range(n)`, on the threads of `use_threads`."""
     # All threads share one iterator, so that each start is taken once.
     starts = iter(range(0, n, per_task))
     errors: list[BaseException] = []
@@ -122,8 +123,8 @@ def solve_wide_vectors(
 ) -> None:
     """Solve everybody's vector over `W = [V | D]`, as `sottovoce.core.recommending` does for one.
 
-    The rows of D are `starts`, `columns` and `values`. A row of `ridges` is for one length of a
-    history: the ridge of the factors, and that of the tags.
+    The rows of D are `starts`, `columns` and `values`. Row n of `ridges` is for histories of n
+    items, and has the ridge of the factors and that of the tags.
     """
     factors, size, longest = V.shape[1], gram.shape[0], ridges.shape[0]
     system, x = np.empty((size, size)), np.empty(size)

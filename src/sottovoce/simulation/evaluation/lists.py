@@ -33,7 +33,7 @@ def make_device_model(V: Float32, settings: Settings, tags: Tags) -> WideModel:
 def to_factors(
     model: WideModel, histories: Histories, weights: Float64 | None = None
 ) -> tuple[Float32, Float32]:
-    """Return X and W with `X W^T` the scores of lists.
+    """Return X and W, whose product `X W^T` contains the scores that lists are ranked by.
 
     The last factor is popularity, which counts only for people without a history.
     """
@@ -55,7 +55,7 @@ def rank_by_popularity(
 
     Args:
         candidates: The items that each test item is ranked against.
-        side_information: The side information of devices; None: none.
+        side_information: The side information of devices; None: devices have none.
         totals: The number of people who touched each item, and the number of all people. None
             counts the people who are tested.
     """
@@ -68,6 +68,6 @@ def rank_by_popularity(
             candidates,
             side_information.weights,
         )
-    # A factor model with one factor, of which everybody has 1.
+    # A model with a single factor, which is 1 for everybody.
     ones = np.ones((train.n_users, 1), np.float32)
     return rank_factors(ones, counts.astype(np.float32)[:, None], candidates)

@@ -1,4 +1,4 @@
-"""Metrics by name, as "ndcg@100": of the ranks of test items, and of the lists that people get.
+"""Metrics by name, such as "ndcg@100", of the ranks of test items and of the lists that people get.
 
 Hidden items are test items, of which a person may have several. Items with equal scores are taken
 in random order, and each metric is the expectation. For a person with H hidden items, and a list
@@ -157,7 +157,7 @@ def hit_ratio(ranks: Ranks, cutoff: int) -> float:
     """Return the share of test items that are among the first `cutoff` items.
 
     Args:
-        ranks: The ranks of the test items; ties count by their expectation under a fair coin.
+        ranks: The ranks of the test items; ties count by their expectation in a random order.
         cutoff: The length of the list.
     """
     return compute_mean(compute_hits(ranks, cutoff))
@@ -177,7 +177,7 @@ def summarize_ranks(
 
     Args:
         ranks: The ranks of all hidden items, person by person.
-        metrics: Names of metrics; those of lists are left out.
+        metrics: Names of metrics; metrics of lists are ignored.
         n_hidden: The number of each person's hidden items, at least 1; None: everybody has one.
     """
     n_hidden = np.ones(len(ranks.better), np.int64) if n_hidden is None else n_hidden
@@ -188,7 +188,7 @@ def summarize_ranks(
 
 
 def compute_mean(values: Float64) -> float:
-    """Return the mean over people, of whom there must be one."""
+    """Return the mean over people, of whom there must be at least one."""
     if not len(values):
         raise DataError(
             "nobody can be tested: a person must have two interactions and an untouched item"
@@ -219,7 +219,7 @@ def coverage(exposed: NDArray[np.int64]) -> float:
 
 
 def compute_gini(counts: NDArray[np.int64]) -> float:
-    """Return 0 if all items are shown equally often, near 1 if everybody sees the same few.
+    """Return the Gini index: 0 if all items are shown equally often, near 1 if few are shown.
 
     >>> compute_gini(np.array([2, 2, 2])), compute_gini(np.array([0, 0, 0, 4]))
     (0.0, 0.75)
@@ -234,7 +234,7 @@ def compute_novelty(lists: NDArray[np.int32], touched: NDArray[np.int64], people
 
     Args:
         lists: Items in rows; -1 is no item.
-        touched: For each item, how many people have it; nobody counts as one.
+        touched: For each item, how many people have it; 0 counts as 1.
         people: The number of people.
     """
     surprise = -np.log2(np.maximum(touched, 1) / max(people, 1))
@@ -250,11 +250,11 @@ class Interval:
     mean: float
     half_width: float | None
     values: tuple[float, ...]
-    """The number of each run."""
+    """The value of each run."""
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> Self:
-        """Compute the interval of one number for each seed or split.
+        """Compute the interval of numbers, of which there is one for each seed or split.
 
         >>> Interval.from_values([1.0, 2.0, 3.0]).mean
         2.0

@@ -28,7 +28,8 @@ def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
     split = leave_one_out(data, "random", seed)
     negatives = sample_candidates(split, DEFAULT_NEGATIVES, seed).items
     people = [
-        # Sorted, because their order says nothing: the file compresses better by a quarter.
+        # The negatives are sorted, because their order means nothing, and the compressed file is
+        # then smaller by a quarter.
         Panellist(tuple(split.train[user].tolist()), int(test), tuple(sorted(others.tolist())))
         for user, test in enumerate(split.test)
         if test >= 0 and len(others := negatives[user][negatives[user] >= 0])

@@ -63,8 +63,8 @@ def measure_scores(
         histories: The items that each person has.
         hidden: The test items, any number for each person.
         metrics: Names such as "ndcg@100".
-        negatives: Other items that the hidden ones of each person are ranked with, as
-            `sample_negatives` draws them; None: all. Metrics of lists are of the whole catalogue.
+        negatives: Items that the hidden items of each person are ranked with, as `sample_negatives`
+            draws them; None: all other items. Lists are always made from the whole catalogue.
     """
     parsed = [Metric.from_name(name) for name in metrics]
     length = max((metric.cutoff for metric in parsed if metric.kind in LIST_METRICS), default=0)

@@ -123,7 +123,7 @@ def _draw_untouched(
     while len(drawing):
         draws = _draw_below(start[drawing, None], np.arange(n_draws), n_items)
         row = np.broadcast_to(np.arange(len(drawing))[:, None], draws.shape)
-        # A stable order: of equal draws the first counts.
+        # A stable sort, so that the first of several equal draws counts.
         order = np.argsort(draws, axis=1, kind="stable")
         ordered = np.take_along_axis(draws, order, axis=1)
         is_new = ~taken[drawing[row], draws]

@@ -21,8 +21,9 @@ Float64 = NDArray[np.float64]
 
 # Entries of the systems that are solved together, so that a cache holds them.
 NUMBERS_PER_BLOCK = 1 << 18
-# Numpy solves for about this time before a loop is compiled, which takes as long. So nobody waits
-# more than twice as long as with the better choice, and small work waits for no compiler.
+# Numpy solves for about this time before a loop is compiled. Compiling takes about as long. So
+# nobody waits more than twice as long as with the better choice, and small work waits for no
+# compiler.
 MAX_NUMPY_SECONDS = 3.0
 # Approximate number of products that numpy adds up in a second.
 STEPS_PER_SECOND = 1e8
@@ -35,7 +36,7 @@ class NumpyWork:
     seconds: float = 0.0
 
     def is_worth_compiling(self, steps: float) -> bool:
-        """Return whether to compile a loop that adds up this many products; else count them."""
+        """Return whether to compile a loop for this many products; if not, count them for numpy."""
         total = self.seconds + steps / STEPS_PER_SECOND
         if total > MAX_NUMPY_SECONDS and find_spec("numba") is not None:
             return True
@@ -80,7 +81,7 @@ class SideInformation:
         return cls(item_tags, weights)
 
     def __bool__(self) -> bool:
-        """Return whether devices know anything."""
+        """Return whether there is any side information."""
         return bool(self.tags.names) or self.weights is not None
 
     def __str__(self) -> str:
@@ -125,7 +126,7 @@ def solve_wide_vectors(
     if NUMPY_WORK.is_worth_compiling(n_entries * model.V.shape[1] ** 2 + n * size**3 / 3):
         from sottovoce.simulation.evaluation import kernels
 
-        # The same layout and type of each array, so that one loop is compiled for all models.
+        # The arrays of all models get the same layout and type, so that only one loop is compiled.
         V, gram = (np.require(array, np.float64, ["C", "W"]) for array in (model.V, model.gram))
         D = model.D.indptr.astype(np.int64), model.D.indices.astype(np.int64), model.D.data
         arrays = histories.indptr, histories.indices, weights, V, *D, gram, ridges, model.alpha, out

@@ -31,7 +31,7 @@ SharedCount: TypeAlias = "Synchronized[int]"
 
 
 class StandInServer:
-    """An `Upstream` whose one epoch closes when its crowd is there."""
+    """An `Upstream` with a single epoch, which closes when its crowd is complete."""
 
     def __init__(self, bench: "BenchServer", delivered: SharedCount):
         self.key = bench.keys.verification_key

@@ -48,13 +48,13 @@ class Intake:
     per_cpu_second: Spread
     """Batches per CPU second of the proxy."""
     mixed_per_cpu_second: Spread
-    """Batches that are mixed and delivered after the epoch, per CPU second of the proxy."""
+    """Batches that the proxy mixes and delivers after the epoch, per CPU second of the proxy."""
     per_second: Spread
     """Batches per second; proxy and sender share the machine."""
     per_sync: Spread
     """Mean number of batches in a transaction."""
     sender_busy: Spread
-    """CPU seconds of the sender divided by the time. Near 1, the sender limits the rate."""
+    """CPU seconds of the sender per second. If it is near 1, the sender limits the rate."""
     memory: list[ResidentMemory]
     """Memory of the proxy over the whole epoch, round by round."""
 
@@ -73,7 +73,7 @@ class IntakeRound:
 def measure_intake(
     bench: BenchServer, folder: Path, *, batches: int, rounds: int, watch: Watch
 ) -> Intake:
-    """Measure an epoch of `batches` batches in each round, each with its own proxy."""
+    """Measure an epoch of `batches` batches in each round; each round has its own proxy."""
     results: list[IntakeRound] = []
     memory: list[ResidentMemory] = []
     with ProcessPoolExecutor(1, get_context("spawn")) as sender:

@@ -1,8 +1,9 @@
-"""What an epoch of names costs, divided by what one of taste costs, with plans of one budget.
+"""The cost of an epoch of names divided by the cost of an epoch of taste, planned for one budget.
 
     python -m sottovoce_lab.bench.live.learning --people 2000 --items 9781 --budget 10
 
-The same number of people report to a server and a proxy of each kind. Both kinds take turns.
+Each kind of training has its own server and proxy, to which the same number of people report. The
+two kinds take turns.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sottovoce.cli.options import LEARN_MECHANISMS
+from sottovoce.cli.options import LEARN_MECHANISMS, Learn
 from sottovoce.protocol import SEALED_BYTES, Batch
 from sottovoce.server import InProcessOpener
 from sottovoce.training import Budget, Settings
@@ -60,10 +61,10 @@ def measure_seconds(work: Callable[[], object]) -> float:
 
 
 def compare_kinds(
-    plans: dict[str, Settings], items: int, people: int, rounds: int
+    plans: Mapping[Learn, Settings], items: int, people: int, rounds: int
 ) -> dict[str, tuple[float, float, Spread]]:
     """Return the median costs of names and of taste, and their ratio in the same round."""
-    costs: dict[str, list[Costs]] = {kind: [] for kind in plans}
+    costs: dict[Learn, list[Costs]] = {kind: [] for kind in plans}
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         benches = {
             kind: BenchServer.make(Path(name) / kind, items=items, training=plan)
@@ -75,9 +76,10 @@ def compare_kinds(
                 costs[kind].append(measure_epoch(bench, folder, people))
     compared = {}
     for cost in costs["names"][0]:
-        names, taste = ([epoch[cost] for epoch in costs[kind]] for kind in ("names", "taste"))
+        names = [epoch[cost] for epoch in costs["names"]]
+        taste = [epoch[cost] for epoch in costs["taste"]]
         ratio = Spread.from_values([a / b for a, b in zip(names, taste, strict=True)])
-        medians = (Spread.from_values(values).median for values in (names, taste))
+        medians = Spread.from_values(names).median, Spread.from_values(taste).median
         compared[cost] = (*medians, ratio)
     return compared
 

@@ -67,7 +67,7 @@ class LiveBenchResult:
 def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
     """Measure everything, with databases in a temporary folder on a real disk (see TMPDIR)."""
     cores = os.cpu_count() or 1
-    # All costs are those of one process. Several processes show whether the rate grows with them.
+    # All costs are of one process. Several processes show whether the rate grows with their number.
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""Opening: all of the server's work, compared with only X25519 on the same cores."""
+"""Opening: the speed of all of the server's work on reports, compared with that of X25519 alone."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _make_contenders(
     number: int,
     chunks: list[Chunk],
 ) -> list[Contender]:
-    """Return contenders. Each does the work of one chunk, and has another chunk in every round."""
+    """Return the contenders. Each does the work of one chunk, which is another in every round."""
     reports = chunks[0].reports
     shares = [(len(part),) for part in np.array_split(np.arange(reports), number)]
     to_decrypt, to_count = cycle(chunks), cycle(chunks)
@@ -231,7 +231,8 @@ def prepare_exchange(number: int) -> Callable[[], None]:
 
     def run() -> None:
         for at in range(number):
-            # Each report has a key of its own; one key for all would stay in the processor's cache.
+            # Use many keys, because real reports have different keys. A single key would stay in
+            # the processor's cache.
             private.exchange(peers[at % N_PUBLIC_KEYS])
 
     return run

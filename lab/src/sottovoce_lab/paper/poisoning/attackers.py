@@ -16,16 +16,16 @@ from sottovoce_lab.paper.poisoning.audience import ITEMS_SHOWN, Audience, Float3
 Strategy = Literal["history", "reports", "adaptive"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 # (size, pool) by method: an invented history has the pushed item and `size` of the `pool` most
-# popular ones. Of the pairs that were tried on seed 1000 with 5% of attackers, these gave the most
-# exposure to an item of middling popularity.
+# popular other items. With these pairs, an item of middling popularity had the most exposure, among
+# all pairs tried on seed 1000 with 5% of attackers.
 INVENTED_SIZE_AND_POOL = {"paper": (80, 80), "loudest": (2, 20), "fcf": (3, 3)}
-# The strategy `reports` aims at a row that is this many times as long as that of the best-liked
-# item.
+# Length of the row of V that the strategy `reports` aims at, as a multiple of the length of the
+# best-liked item's row.
 REPORTS_REACH = 1.25
-# The strategy `adaptive` tries rows of these lengths, as multiples of the same length.
+# The strategy `adaptive` tries these multiples of the same length.
 ADAPTIVE_REACHES = (0.5, 0.8, 1.1, 1.5, 2.0, 3.0)
-# The strategy `adaptive` aims at these shares of the people whom it knows: at those whose lists
-# nearly have the item.
+# The strategy `adaptive` aims at those of the people whom it knows whose lists most nearly have the
+# item. It tries these shares of the people whom it knows.
 ADAPTIVE_SHARES = (0.1, 0.4, 1.0)
 # Number of epochs that `adaptive` looks ahead.
 ADAPTIVE_HORIZON_EPOCHS = 5
@@ -44,13 +44,13 @@ class Epoch(Protocol):
 
     @property
     def epochs_left(self) -> int:
-        """Number of epochs left, with this one."""
+        """Number of epochs left, including this one."""
 
     def plan(self, changes: Sequence[Float64], epochs: int = 1) -> Float64:
         """Return what to send for these changes of V, the most important change first."""
 
     def predict(self, plan: Float64, epochs: int = 1) -> Float32:
-        """Return the next V if attackers send this."""
+        """Return the next V if attackers send the reports of a plan."""
 
 
 def invent_histories(
@@ -78,7 +78,10 @@ class Attackers:
         return epoch.plan([self._move_item(epoch.V, REPORTS_REACH * liked_rows[0])])
 
     def plan_adaptive(self, epoch: Epoch) -> Float64:
-        """Return the reports of the strategy `adaptive`, the best plan for the people it knows."""
+        """Return the reports of the strategy `adaptive`: of the plans that it tries, the best one.
+
+        A plan is judged by how near the item is to the lists of the people that attackers know.
+        """
         epochs = min(epoch.epochs_left, ADAPTIVE_HORIZON_EPOCHS)
 
         # A goal that takes several epochs is judged by the model that it leads to.

@@ -27,7 +27,7 @@ Ridge = Callable[[Float32], float]
 ITEMS_SHOWN = 10
 # Number of people whose histories the attackers know: friends, leaks, public profiles.
 KNOWN_PEOPLE = 300
-# Quantile of an item's popularity among all items, by the name of the band.
+# For each band of popularity, its range of quantiles among all items.
 POPULARITY_BANDS = {"cold": (0.0, 0.1), "middling": (0.45, 0.55), "popular": (0.95, 0.99)}
 # Vectors and gradients are divided by their lengths, but not by less than this.
 MIN_VECTOR_LENGTH = 1e-30
@@ -49,7 +49,7 @@ class Audience:
     """People who have not touched an item, so that it may be shown to them."""
 
     candidates: Candidates
-    """A test in which the item is the one left out, among the whole catalogue."""
+    """A test that ranks the item in the whole catalogue, as if it had been left out."""
     alpha: float
     ridge: Ridge
 
@@ -66,7 +66,7 @@ class Audience:
 
     @property
     def histories(self) -> Histories:
-        """Training histories of all people, with and without the item."""
+        """Training histories of all people, whether they have the item or not."""
         return self.candidates.split.train
 
     def sample(self, seed: int) -> Audience:
@@ -87,15 +87,19 @@ class Audience:
         return hit_ratio(self._rank(V), ITEMS_SHOWN)
 
     def compute_nearness(self, V: Float32) -> float:
-        """Return a smooth exposure, in which a worse rank counts `ITEMS_SHOWN / rank`."""
+        """Return a smooth exposure: a person who does not see the item counts `ITEMS_SHOWN / rank`.
+
+        A person who sees it counts 1, as in `compute_exposure`.
+        """
         ranks = self._rank(V)
         rank = ranks.better + ranks.ties / 2 + 1
         return float(np.minimum(ITEMS_SHOWN / rank, 1.0).mean())
 
     def compute_distances(self, V: Float32) -> Float64:
-        """Return the score that the item lacks to be shown, divided by the length of each vector.
+        """Return how much higher the item's score must be so that each person sees the item.
 
-        It is 0 for people who see the item and for those outside the audience.
+        It is in units of the length of the person's vector, and 0 for people who see the item and
+        for people outside the audience.
         """
         X, train, test = self.solve_vectors(V), self.histories, self.candidates.split.test
         scores = (X @ V.T).astype(np.float64)

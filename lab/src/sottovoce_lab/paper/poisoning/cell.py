@@ -47,7 +47,8 @@ def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
         item = items[attack["pushed"]]
         invented = invent_histories(honest, item, n_attackers, cell.seed, size=size, pool=pool)
         people = join_histories(honest, invented)
-    # Attackers with an invented history are people of the engine; others come in addition.
+    # The engine simulates attackers with an invented history like other people. Attackers who do
+    # not run honest code come in addition.
     additional = honest.n_users + n_attackers - people.n_users
     with _build_system(context, people, additional, settings, attack) as system:
         audiences = {
@@ -91,7 +92,7 @@ def get_exposure_metric(pushed: str) -> str:
 
 
 def count_attackers(honest: int, share: float) -> int:
-    """Return how many attackers are this share of all people, and at least one.
+    """Return how many attackers are this share of all people: at least one if it is above 0.
 
     >>> count_attackers(9_900, 0.01), count_attackers(100, 0.0), count_attackers(10, 0.001)
     (100, 0, 1)

@@ -91,7 +91,7 @@ def _list_defences(attacked: AttackedMethod) -> tuple[Defence, ...]:
 
 
 def _list_defences_against(attack: Attack) -> tuple[Defence, ...]:
-    """Return the defences of the live server, and all defences against the strongest attack."""
+    """Return all defences against the strongest attack; for others, none and the live server's."""
     strongest = (STRATEGIES[-1], next(iter(POPULARITY_BANDS)))
     is_strongest = (attack.attacker, attack.pushed) == strongest
     return _list_defences(attack.attacked) if is_strongest else ("none", "rows")

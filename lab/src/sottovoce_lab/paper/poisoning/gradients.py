@@ -67,7 +67,7 @@ class GradientEpoch:
 
     @property
     def epochs_left(self) -> int:
-        """Number of epochs left, with this one."""
+        """Number of epochs left, including this one."""
         return self.system.settings.epochs - self.number
 
     def plan(self, changes: Sequence[Float64], epochs: int = 1) -> Float64:
@@ -117,7 +117,7 @@ class GradientEpoch:
 
     @cached_property
     def max_length(self) -> float:
-        """Length of the longest honest gradient, `2 |e| |x|`."""
+        """Length of the longest honest gradient, `2 |e| |x|` for residuals e and user vector x."""
         settings, longest = self.system.settings, 0.0
         for block in split_into_blocks(self.system.histories):
             X = solve_vectors(self.V, block, settings.alpha, settings.regularization)
@@ -131,7 +131,7 @@ class GradientEpoch:
         return self._compute_mean(self.system.histories)
 
     def _compute_step(self, false: Float64) -> float:
-        """Return how far the server goes along the mean gradient."""
+        """Return the server's step length along the mean gradient."""
         mean = MeanGradient(self._mix(false), self._honest_mean.curvature)
         return mean.find_best_step(self.V, self.system.settings.regularization)
 

@@ -5,7 +5,8 @@
 People name what they touched last, in an epoch at the end of each period of the data, and the
 server counts as it does live. The attackers send their reports in one epoch of the second half of
 the periods, without randomness: each of their reports names the item. For comparison, the same
-people name the same items without noise and memory, and each attacker is one person more.
+people name the same items without noise, the server counts only this epoch, and each attacker is
+one additional person who names the item.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from sottovoce_lab.paper.cell_rows import CellRow, format_csv
 from sottovoce_lab.replay.timeline import Timeline
 
 Int64 = NDArray[np.int64]
-# Reports of honest people in an epoch; all of them report in the last row.
+# Numbers of reports of honest people in an epoch. With the last number, all people report.
 EPOCH_REPORTS = (300, 1_000, 2_000, 10_000, 75_000)
-# One report in a lifetime, and one of four, as plans for a local budget of 10 and 50 have them.
+# A plan for a local budget of 10 has one report of epsilon 10 in a lifetime. A plan for 50 has four
+# reports of epsilon 12.5.
 REPORT_EPSILONS = (10.0, 12.5)
 SEEDS = range(3)
 N_PERIODS = 40
@@ -84,7 +86,10 @@ class NamingEpoch:
 def simulate_epochs(
     timeline: Timeline, reports: int, epsilon: float, seed: int
 ) -> Iterator[NamingEpoch]:
-    """Yield the epoch at the end of each period; each has this many reports, or everybody's."""
+    """Yield the epoch at the end of each period.
+
+    In each, this many people report, or all who have joined if they are fewer.
+    """
     # The last item is the attackers' item, which nobody touches.
     n_items = timeline.histories.n_items + 1
     mechanism = Named(Shape(n_items, 1, 0.0), epsilon)
@@ -94,7 +99,7 @@ def simulate_epochs(
         chance = stream(seed, "named", period)
         joined = np.flatnonzero(timeline.joined <= period)
         users = np.sort(chance.permutation(joined)[:reports])
-        latest = find_latest(*timeline.collect_histories(users, period, n_items))
+        latest = find_latest(*timeline.collect_histories(users, period, slice(0, n_items)))
         words = chance.integers(0, 2**64, (len(users), 2, 4), dtype=np.uint64)
         outcomes = mechanism.reports(empty, empty, latest, words)
         counts = count_reports(outcomes, mechanism.n_directions)
@@ -111,7 +116,7 @@ def count_exactly(latest: Histories, chance: np.random.Generator) -> Int64:
 
 
 def measure_attack(timeline: Timeline, reports: int, epsilon: float, seed: int) -> CellRow:
-    """Return the means over the later periods of what attackers need, as a row of the file."""
+    """Return how many reports attackers need, on average over the later periods, as a row."""
     epochs = list(simulate_epochs(timeline, reports, epsilon, seed))
     later = [epochs[period] for period in timeline.later]
     item = timeline.histories.n_items

@@ -63,7 +63,7 @@ def _(mechanism: Loudest, estimate: Float64, n_reports: int) -> Float64:
 
 @singledispatch
 def expect_estimate(mechanism: Mechanism, V: Float32, X: Float32, histories: Histories) -> Float64:
-    """Return approximately the estimate from the mean of these people."""
+    """Return approximately what the server estimates on average from these people's reports."""
     raise NotImplementedError(mechanism.name)
 
 
@@ -83,7 +83,7 @@ def _(mechanism: Loudest, V: Float32, X: Float32, histories: Histories) -> Float
 
 
 def spend_reports(wanted: Float64, budget: float, limits: Float64) -> Float64:
-    """Cut the wanted sums down to a number of reports; the largest sums are kept.
+    """Cut the wanted sums of signs down to a number of reports; the largest sums are kept.
 
     Args:
         wanted: Sum of signs of each direction.
@@ -172,7 +172,7 @@ class ReportSystem:
 
     @cached_property
     def max_added_reports(self) -> float:
-        """Number of reports of one kind that attackers can add before the server drops some."""
+        """Number of equal reports that attackers can add before the server drops some of them."""
         if self.defence not in DEFENCES_WITH_CAPS:
             return np.inf
         mechanism = self.engine.mechanism
@@ -230,7 +230,10 @@ class ReportEpoch:
         )
 
     def predict(self, plan: Float64, epochs: int = 1) -> Float32:
-        """Return the next V, if honest people are like the known ones, in this epoch's basis."""
+        """Return the next V if honest people are like the known ones.
+
+        It is in the basis of this epoch, unlike the V that the server publishes.
+        """
         system, settings = self.system, self.system.settings
         share = system.honest_reporters / (system.honest_reporters + system.reporting_attackers)
         # Planned sums are not rounded, unlike those that a server adds up.
@@ -266,8 +269,8 @@ class ReportEpoch:
         if defence == "medians":
             crowds = assign_sub_crowds(len(reports), settings.seed, self.number)
             estimates = [self._estimate(reports[crowds == n]) for n in range(SUB_CROWD_COUNT)]
-            # Attackers in fewer than half of the crowds cannot move a median beyond the honest
-            # ones.
+            # Attackers in fewer than half of the sub-crowds cannot move a median beyond the
+            # estimates of the others.
             median = np.asarray(np.median(estimates, axis=0))
             return apply_update(self.V, median, epochs_done, settings)
         counts = count_reports(reports, mechanism.n_directions)

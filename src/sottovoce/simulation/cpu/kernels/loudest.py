@@ -27,8 +27,8 @@ Scores = tuple[np.float32, np.float32, np.float32, np.float32]
 # Python numbers would turn float32 arithmetic into float64.
 _ZERO_FLOAT = np.float32(0)
 _ONE_FLOAT = np.float32(1)
-# Number of rows whose predictions are computed in one pass. Their part of the table fits the first
-# cache.
+# Number of rows whose predictions are computed in one pass. Their part of `item_rows_by_factor`
+# fits the first cache.
 ROWS_PER_PASS = 512
 
 

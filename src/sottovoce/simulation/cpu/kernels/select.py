@@ -34,8 +34,8 @@ _MIN_NORMAL_ROW = 2.0**-120
 _BRACKET_WIDTH = 1 << 42
 # In the bits of a float64, a factor of two.
 _ONE_OCTAVE = 1 << 52
-# The search begins at the largest agreement and goes down by this. A smaller threshold has no lower
-# bound.
+# The search begins at the largest agreement and goes down by at most this. It finds no lower bound
+# for a smaller threshold.
 _SEARCHED_OCTAVES = 128 * _ONE_OCTAVE
 # Marks a bin whose rows must be compared exactly.
 _NEAR_MARK = np.uint16(1 << 15)
