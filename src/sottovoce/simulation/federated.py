@@ -576,7 +576,7 @@ class FederatedMF:
         return make_device_model(self.item_factors, self.settings, self._get_tags(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DEFAULT_DELTA) -> PrivacyReport:
-        """Return what training costs each person.
+        """Return the privacy report, which says what the training costs each person.
 
         Args:
             clients: How many people take part in an epoch; by default as many as in the smallest
