@@ -179,7 +179,7 @@ def _read_declaration(declared: Field[Any]) -> Setting:
 
 def _get_type_names(annotation: Any) -> list[str]:
     """Return the names of the types in an annotation, such as ["int", "None"]."""
-    # Text, if the module postpones the evaluation of annotations.
+    # An annotation is text if its module postpones the evaluation of annotations.
     if isinstance(annotation, str):
         return [name.strip() for name in annotation.split("|")]
     kinds = get_args(annotation) or (annotation,)
@@ -193,5 +193,5 @@ def check(settings: DataclassInstance) -> None:
         SettingsError: A value is invalid; names the setting.
     """
     for name, declaration in get_settings(type(settings)).items():
-        # The only way to assign a field of a frozen dataclass.
+        # This is the only way to assign a field of a frozen dataclass.
         object.__setattr__(settings, name, declaration.check_value(getattr(settings, name)))

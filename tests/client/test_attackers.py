@@ -169,7 +169,7 @@ def ask_for_names(outcomes: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("outcomes", [ITEMS + 2, 4 * ITEMS])
 def test_number_of_outcomes_of_names_never_changes(folder: Path, outcomes: int) -> None:
-    """With fewer outcomes, a name would be more certain; with more, dummies would hide it less."""
+    """Ask again: with fewer, a name would be more certain; with more, dummies would hide less."""
     world = World(**ask_for_names(2 * ITEMS))
     proxy = FakeProxy(world)
     with world.create(folder) as client:

@@ -49,7 +49,7 @@ def test_earliest_items_are_dropped_from_a_full_history(
 PRIVATE = [f"a-very-private-thing-{n}" for n in range(300)]
 
 
-def raw(folder: Path) -> bytes:
+def read_files(folder: Path) -> bytes:
     """Return the bytes of all files, and their names."""
     return b"".join(file.name.encode() + file.read_bytes() for file in sorted(folder.iterdir()))
 
@@ -80,11 +80,11 @@ def test_removed_item_leaves_no_byte_in_any_file(
     client.sync(proxy)
     for first in range(0, 300, 100):
         client.record(PRIVATE[first : first + 100] + [f"kept-{first}-{n}" for n in range(700)])
-    assert raw(folder).count(b"a-very-private") >= len(PRIVATE)
+    assert read_files(folder).count(b"a-very-private") >= len(PRIVATE)
     assert client.remove(PRIVATE) == len(PRIVATE)
-    assert b"a-very-private" not in raw(folder)
+    assert b"a-very-private" not in read_files(folder)
     client.close()
-    assert b"a-very-private" not in raw(folder)
+    assert b"a-very-private" not in read_files(folder)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -97,10 +97,10 @@ def test_no_page_has_an_old_copy_of_a_removed_item(client: Client, folder: Path,
         client.record(names[-250:])
     removed = source.sample(names, 1000)
     assert client.remove(removed) == 1000
-    left = raw(folder)
+    left = read_files(folder)
     assert not [name for name in removed if name[-10:].encode() in left]
     client.forget()
-    left = raw(folder)
+    left = read_files(folder)
     assert not [name for name in names if name[-10:].encode() in left]
 
 
@@ -143,7 +143,7 @@ def loud() -> World:
     return World(**LOUD_TERMS)
 
 
-def reports_of(proxy: FakeProxy) -> list[int]:
+def open_batch_of(proxy: FakeProxy) -> list[int]:
     manifest = proxy.signed.manifest
     key, directions = proxy.world.epoch_keys[1], manifest.build().n_directions
     (batch,) = proxy.received
@@ -179,7 +179,7 @@ def test_batch_in_progress_is_discarded_and_made_of_an_empty_history(
     assert synced.outcome == "sent"
     nobody, _ = sync_of(loud, tmp_path / "nobody", [])
     somebody, _ = sync_of(loud, tmp_path / "somebody", history)
-    assert reports_of(forgetful) == reports_of(nobody) != reports_of(somebody)
+    assert open_batch_of(forgetful) == open_batch_of(nobody) != open_batch_of(somebody)
     assert len(charges(folder)) == 1, "of the batch that was thrown away nothing is left"
 
 
@@ -281,14 +281,14 @@ def test_forgetting_leaves_no_trace_of_an_item(
     waiting = client._store.get_waiting_batch()
     assert waiting is not None
     model = world.files[proxy.signed.manifest.model]
-    before = raw(folder)
+    before = read_files(folder)
     traces = [b"a-very-private", b"secret-item", b"Title 4", waiting.batch[56:100], model[200:260]]
     assert all(trace in before for trace in traces)
     client.forget()
-    after = raw(folder)
+    after = read_files(folder)
     assert not any(trace in after for trace in traces)
     client.close()
-    assert not any(trace in raw(folder) for trace in traces)
+    assert not any(trace in read_files(folder) for trace in traces)
     with world.create(folder.with_name("new")):
         pass
     for name in ("client.db", "client.history.db"):  # nor of how much there was
@@ -339,4 +339,4 @@ def test_reader_that_keeps_old_pages_is_reported_and_a_retry_succeeds(
     other.close()
     assert client.remove([item(7)]) == 0
     client.forget()
-    assert b"secret-item" not in raw(folder)
+    assert b"secret-item" not in read_files(folder)

@@ -168,7 +168,7 @@ KINDS = ("Horror", "Comedy", "Drama", "Western")
 VECTOR_FACTORS = 3
 
 
-def films(n: int, *, tagged: bool = True) -> list[dict[str, Any]]:
+def make_films(n: int, *, tagged: bool = True) -> list[dict[str, Any]]:
     """Return films: some without tags, one with a genre of its own, prices that are no integers."""
     entries: list[dict[str, Any]] = []
     for number in range(n):
@@ -184,7 +184,7 @@ def films(n: int, *, tagged: bool = True) -> list[dict[str, Any]]:
     return entries
 
 
-def item_matrix(n: int, *, new: int = 0) -> list[list[float]]:
+def make_item_matrix(n: int, *, new: int = 0) -> list[list[float]]:
     """Popularity falls with the number; the last `new` items are not known yet."""
     rng = np.random.default_rng(n)
     V = 0.3 * rng.standard_normal((n, VECTOR_FACTORS)) / np.sqrt(1 + np.arange(n))[:, None]
@@ -193,42 +193,52 @@ def item_matrix(n: int, *, new: int = 0) -> list[list[float]]:
     return [[float(value) for value in row] for row in np.round(V * 1024) / 1024]
 
 
-def share_matrix(n: int, *, new: int) -> list[list[float]]:
+def make_share_matrix(n: int, *, new: int) -> list[list[float]]:
     """Return what is touched now, one column; the last `new` items could not be named yet."""
     shares = 1024 / (1 + np.arange(n) * 7 % 23)
     shares[n - new :] = 0
     return [[float(share) / 2**20] for share in shares.round()]
 
 
-def questions() -> list[dict[str, Any]]:
+def list_questions() -> list[dict[str, Any]]:
     several = {"film-5": 3, "film-9": 1, "film-12": 3, "film-33": 2, "gone": 9}
     return [
-        {"name": "tags and an order", "items": films(60), "V": item_matrix(60), "touched": several},
+        {
+            "name": "tags and an order",
+            "items": make_films(60),
+            "V": make_item_matrix(60),
+            "touched": several,
+        },
         {
             "name": "new items",
-            "items": films(60),
-            "V": item_matrix(60, new=9),
+            "items": make_films(60),
+            "V": make_item_matrix(60, new=9),
             "touched": {"film-1": 1, "film-5": 2, "film-57": 3},
         },
-        {"name": "no history", "items": films(40), "V": item_matrix(40, new=4), "touched": {}},
+        {
+            "name": "no history",
+            "items": make_films(40),
+            "V": make_item_matrix(40, new=4),
+            "touched": {},
+        },
         {
             "name": "no tags",
-            "items": films(30, tagged=False),
-            "V": item_matrix(30, new=2),
+            "items": make_films(30, tagged=False),
+            "V": make_item_matrix(30, new=2),
             "touched": {"film-2": 5, "film-3": 4},
         },
         {
             "name": "nothing learnt yet",
-            "items": films(60),
-            "V": item_matrix(60),
+            "items": make_films(60),
+            "V": make_item_matrix(60),
             "touched": several,
             "reports_behind": 0,
         },
         *(
             {
                 "name": f"names, {label}",
-                "items": films(60),
-                "V": share_matrix(60, new=9),
+                "items": make_films(60),
+                "V": make_share_matrix(60, new=9),
                 "touched": touched,
                 "reports_behind": behind,
                 "names": 66,
@@ -249,13 +259,13 @@ def questions() -> list[dict[str, Any]]:
                 }
                 for n in range(1500)
             ],
-            "V": item_matrix(1500),
+            "V": make_item_matrix(1500),
             "touched": {"3": 1, "150": 1, "300": 2, "301": 3},
         },
     ]
 
 
-def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
+def make_release(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
     catalogue = Catalogue.from_items(
         Item(
             entry["id"],
@@ -287,7 +297,7 @@ def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    release, touched = asked(question)
+    release, touched = make_release(question)
     personal = compute_taste(release, touched)
     numbers = release.catalogue.numbers
     in_catalogue = {item: at for item, at in touched.items() if item in numbers}
@@ -303,20 +313,20 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         ),
         "scores": personal.scores().tolist(),
         "best": [
-            [entry.id, [_reason(reason.source, reason.share) for reason in entry.reasons]]
+            [entry.id, [_describe_reason(reason.source, reason.share) for reason in entry.reasons]]
             for entry in list_recommendations(release, touched, 5)
         ],
     }
 
 
-def _reason(what: Any, share: float) -> list[Any]:
+def _describe_reason(what: Any, share: float) -> list[Any]:
     if what is None:
         return [None, share]
     return [what.id if isinstance(what, Item) else [what.kind, what.name], share]
 
 
-def vectors() -> list[dict[str, Any]]:
-    return [{**question, "answer": answer(question)} for question in questions()]
+def make_vectors() -> list[dict[str, Any]]:
+    return [{**question, "answer": answer(question)} for question in list_questions()]
 
 
 @pytest.mark.parametrize(
@@ -340,8 +350,8 @@ def test_lists_and_reasons_equal_the_vectors(case: dict[str, Any]) -> None:
 
 def test_vector_file_is_up_to_date() -> None:
     stored = json.loads(FILE.read_text())
-    assert [{k: v for k, v in case.items() if k != "answer"} for case in stored] == questions()
+    assert [{k: v for k, v in case.items() if k != "answer"} for case in stored] == list_questions()
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(vectors(), separators=(",", ":")) + "\n")
+    FILE.write_text(json.dumps(make_vectors(), separators=(",", ":")) + "\n")

@@ -27,13 +27,13 @@ def lay_out(proxy: FakeProxy, published: int, *items: Item) -> Catalogue:
     return shelf
 
 
-def listed(client: Client) -> set[str]:
+def list_recommended(client: Client) -> set[str]:
     return {entry.id for entry in client.recommend(1_000)}
 
 
 def look(client: Client, proxy: FakeProxy) -> set[str]:
     client.look(proxy, sleep=lambda _: None)
-    return listed(client)
+    return list_recommended(client)
 
 
 def test_new_shelf_removes_and_adds_items_at_the_next_sync(
@@ -91,18 +91,18 @@ def test_reports_are_for_the_catalogue_of_the_manifest(
     assert rows == [[5, 9]]
 
 
-def stranger(world: World) -> bytes:
+def sign_by_stranger(world: World) -> bytes:
     shelf = Shelf(LATER + 1, world.catalogue.hash)
     return SignedShelf.make(shelf, Ed25519PrivateKey.generate()).encode()
 
 
-def larger(world: World) -> bytes:
+def add_larger_catalogue(world: World) -> bytes:
     most = world.terms().max_items
     many = Catalogue.from_items(Item(f"x{number}", "X") for number in range(most + 1))
     return world.shelf(LATER + 1, world.add(many.raw)).encode()
 
 
-def other_bytes(world: World) -> bytes:
+def name_other_bytes(world: World) -> bytes:
     world.files[bytes(32)] = world.catalogue.raw
     return world.shelf(LATER + 1, bytes(32)).encode()
 
@@ -110,10 +110,10 @@ def other_bytes(world: World) -> bytes:
 LIES: dict[str, Callable[[World], bytes]] = {
     "older": lambda world: world.shelf(LATER - 1, world.catalogue.hash).encode(),
     "a second of the same time": lambda world: world.shelf(LATER, world.catalogue.hash).encode(),
-    "a stranger's": stranger,
+    "a stranger's": sign_by_stranger,
     "a manifest": lambda world: world.signed(1).encode(),
-    "another file": other_bytes,
-    "larger than the terms allow": larger,
+    "another file": name_other_bytes,
+    "larger than the terms allow": add_larger_catalogue,
     "no catalogue": lambda world: world.shelf(LATER + 1, world.add(b"{}")).encode(),
 }
 
@@ -130,7 +130,7 @@ def test_forged_shelf_changes_no_list(
             client.look(proxy, sleep=lambda _: None)
         with pytest.raises(ProtocolError):
             client.sync(proxy)
-    assert listed(client) == before
+    assert list_recommended(client) == before
     assert proxy.received == []
     proxy.shelved = honest
     assert client.sync(proxy).outcome == "sent"
@@ -172,7 +172,7 @@ def test_withdrawn_items_are_hidden_without_consent_to_a_larger_catalogue(
     for _ in range(2):
         with pytest.raises(TermsError):
             client.look(proxy, sleep=lambda _: None)
-        assert listed(client) == before - {GONE}
+        assert list_recommended(client) == before - {GONE}
     others = Catalogue.from_items(Item(f"other {number}", "Other") for number in range(most + 1))
     proxy.shelved = world.shelf(2 * DAY + 1, world.add(others.raw)).encode()
     with pytest.raises(TermsError):

@@ -134,14 +134,14 @@ def sync_with(pages: int, client: Client, proxy: FakeProxy) -> bool:
     return False
 
 
-def table(folder: Path) -> list[Any]:
+def read_tables(folder: Path) -> list[Any]:
     """Return the ledger and the outbox, read as anybody could."""
     with closing(sqlite3.connect(folder / "client.db")) as db:
         rows = db.execute("SELECT * FROM ledger ORDER BY record").fetchall()
         return rows + db.execute("SELECT * FROM outbox").fetchall()
 
 
-def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> UnsentBatch:
+def make_batch(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> UnsentBatch:
     charge = Charge(bytes(16), epoch, sha(content), "loudest", epsilon, 1, 0.1, 9, 0)
     return UnsentBatch(charge, 0.0, 9 * DAY, batch=content)
 
@@ -151,11 +151,11 @@ def test_tables_refuse_a_second_batch_or_charge_of_an_epoch(
 ) -> None:
     # The tables themselves refuse it, if all code before them failed.
     client.sync(proxy)
-    before = table(folder)
+    before = read_tables(folder)
     for _ in range(2):
         with pytest.raises(StoreError, match=r"ledger\.epoch"):
-            client._store.save_batch(waiting(epoch=1), client._store.generation)
-        assert table(folder)[:2] == before[:2]
+            client._store.save_batch(make_batch(epoch=1), client._store.generation)
+        assert read_tables(folder)[:2] == before[:2]
         client.forget()
     assert client.sync(proxy).outcome == "already charged"
 
@@ -191,10 +191,10 @@ def test_reporting_stops_at_the_limit_until_it_is_raised(
         assert client.sync(proxy).outcome == "sent"
         contents = [entry.content for entry in client._store.read_ledger().entries]
         assert contents[::2] == [Limit(COST + 1), Limit(2 * COST)]
-        before = table(folder)
-        late = waiting(epoch=9, epsilon=1.0)  # the limit was lowered while it was made
+        before = read_tables(folder)
+        late = make_batch(epoch=9, epsilon=1.0)  # the limit was lowered while it was made
         assert client._store.save_batch(late, client._store.generation) == "limit reached"
-        assert table(folder) == before
+        assert read_tables(folder) == before
 
 
 # A ledger that is not whole.
@@ -226,20 +226,20 @@ def test_damaged_ledger_stops_only_reporting(
     client._store._db.rows("PRAGMA ignore_check_constraints = ON")  # as a failing disk does
     client._store._db.rows(damage)
     client._store._db.rows("PRAGMA ignore_check_constraints = OFF")
-    before = table(folder)
+    before = read_tables(folder)
     with pytest.raises(LedgerError):
         client.sync(proxy)  # while the batch that waits is in time
     proxy.next_epoch()
     for attempt in (
         lambda: client.sync(proxy),
         lambda: client.set_limit(1e9),
-        lambda: client._store.save_batch(waiting(3), client._store.generation),
+        lambda: client._store.save_batch(make_batch(3), client._store.generation),
         lambda: client.compute_outlook(world.terms()),
     ):
         with pytest.raises(LedgerError):
             attempt()
     assert len(proxy.received) == 1
-    assert table(folder) == before
+    assert read_tables(folder) == before
     status = client.get_status()
     assert (status.spent, status.remaining, status.limit, status.epoch) == (None, None, None, 3)
     assert status.problem
@@ -262,7 +262,7 @@ def test_records_beyond_the_limit_are_refused_despite_valid_hashes(
         for stored in (Ledger(5).entries[0], entry):
             append_entry(store._db, stored)
         with pytest.raises(LedgerError) as caught:
-            store.save_batch(waiting(2), store.generation)
+            store.save_batch(make_batch(2), store.generation)
         assert type(caught.value) is LedgerError
         assert isinstance(caught.value.__cause__, BudgetExceededError)
 

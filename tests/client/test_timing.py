@@ -45,7 +45,7 @@ HOLD = 604_800
 WORDS = ["0000000000000000", "8000000000000000", "bfffffffffffffff", "c000000000000000", "f" * 16]
 
 
-def comparisons() -> list[dict[str, Any]]:
+def list_comparisons() -> list[dict[str, Any]]:
     """Return terms that are asked for, each with what of them is worse than the accepted ones."""
     asked = [
         replace(terms(), **{name: value})
@@ -70,7 +70,7 @@ def _can_be_read(asked: Terms) -> bool:
     return set(asked.parameters) == set(MECHANISMS[asked.mechanism].public_names())
 
 
-def coin_cases() -> list[dict[str, Any]]:
+def make_coin_cases() -> list[dict[str, Any]]:
     """Return words and moments, each with whether to take part and when to send."""
     nows = [OPENS - 1, OPENS, CLOSES - 3_600, CLOSES - 1, CLOSES, CLOSES + HOLD - 1]
     cases = []
@@ -131,7 +131,7 @@ def toss(case: dict[str, Any]) -> dict[str, Any]:
     return {"chance": chance, "tosses": tosses}
 
 
-def tokens() -> list[dict[str, Any]]:
+def list_token_chances() -> list[dict[str, Any]]:
     """Return chances of asking for a token, in epochs that ask for reports or do not."""
     cases = []
     for share, epochs_left, turns in [(0.75, 0, 3), (1.0, 1, 1), (0.5, 2, 1), (0.1, 11, 7)]:
@@ -174,22 +174,22 @@ def content() -> dict[str, Any]:
     return {
         "accepted": terms().as_dict(),
         "manifest": {**about, "hold": terms().hold},
-        "comparisons": comparisons(),
-        "coins": coin_cases(),
+        "comparisons": list_comparisons(),
+        "coins": make_coin_cases(),
         "chances": chances(),
-        "tokens": tokens(),
+        "tokens": list_token_chances(),
         "leads": leads(),
         "turns": turns(),
     }
 
 
-def stored() -> dict[str, Any]:
+def make_vectors() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(FILE.read_text())
     return content
 
 
 def test_decisions_equal_the_vectors() -> None:
-    assert json.loads(json.dumps(content())) == stored()
+    assert json.loads(json.dumps(content())) == make_vectors()
 
 
 def write() -> None:
@@ -234,14 +234,14 @@ def test_two_coins_are_drawn_for_every_share(share: float, epochs_left: int) -> 
 
 
 @cache
-def announced(share: float, epochs_left: int) -> Manifest:
+def make_manifest(share: float, epochs_left: int) -> Manifest:
     return manifest(share=share, epochs_left=epochs_left)
 
 
-def life(turns: int, epochs: int, share: float, words: Coins) -> Iterator[int]:
+def live(turns: int, epochs: int, share: float, words: Coins) -> Iterator[int]:
     """Yield the epochs, counted from 0, in which a device takes part."""
     for epoch in range(epochs):
-        one = announced(share, epochs - epoch)
+        one = make_manifest(share, epochs - epoch)
         if turns and draw_plan(one, turns, 0.0, 0.0, words).takes_part:
             turns -= 1
             yield epoch
@@ -263,7 +263,7 @@ def test_every_turn_is_taken_whatever_the_share_and_the_coins(
     def entropy(size: int) -> bytes:
         return data.draw(words).to_bytes(size, "little")
 
-    assert len([*life(turns, epochs, share, entropy)]) == turns
+    assert len([*live(turns, epochs, share, entropy)]) == turns
 
 
 EPOCHS = 20
@@ -275,7 +275,7 @@ def test_all_epochs_have_crowds_of_equal_size(turns: int) -> None:
     devices = np.zeros(turns + 1)
     devices[turns] = 1.0
     for epochs_left in range(EPOCHS, 0, -1):
-        one = announced(turns / EPOCHS, epochs_left)
+        one = make_manifest(turns / EPOCHS, epochs_left)
         chances = [0.0] + [min(compute_chance(one, left), 1.0) for left in range(1, turns + 1)]
         crowd = devices * chances
         assert crowd.sum() == pytest.approx(turns / EPOCHS)
@@ -285,7 +285,7 @@ def test_all_epochs_have_crowds_of_equal_size(turns: int) -> None:
 # The device itself.
 
 
-def wakes(phase: float, opens: int) -> Iterator[float]:
+def list_wake_times(phase: float, opens: int) -> Iterator[float]:
     """Yield when a device that looks every hour does so after an epoch has opened."""
     return (opens + (phase - opens) % 3_600 + 3_600 * hour for hour in range(24))
 
@@ -301,8 +301,8 @@ def test_time_of_fetching_a_token_does_not_reveal_its_use(is_planted: bool) -> N
     two = replace(one, epoch=4, opens=CLOSES + 1_234, closes=2 * CLOSES - OPENS)
     moments = []
     for phase in rng.uniform(0, 3_600, 3_000):
-        _, again, *_ = wakes(phase, one.opens)
-        first, *_ = wakes(phase, two.opens)
+        _, again, *_ = list_wake_times(phase, one.opens)
+        first, *_ = list_wake_times(phase, two.opens)
         asked = again if is_planted else draw_token_moment(one, again, 3_600, rng.bytes)
         moments.append((asked, draw_plan(two, 1, first, 3_600, rng.bytes).send_at))
     fetched, sent = (np.array(times) for times in zip(*moments, strict=True))

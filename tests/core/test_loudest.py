@@ -21,7 +21,7 @@ from sottovoce.errors import SettingsError
 from tests.core.compiled_loud import list_loud
 
 
-def word_fraction(place: int, n: int) -> Fraction:
+def compute_word_fraction(place: int, n: int) -> Fraction:
     """Return the fraction of words that `multiply_high` maps to this one of n places."""
     return Fraction(-(-(place + 1) * WORD_RANGE // n) - -(-place * WORD_RANGE // n), WORD_RANGE)
 
@@ -30,10 +30,11 @@ def enumerate_probabilities(mechanism: Loudest, loud: list[int]) -> list[Fractio
     """Return the exact probability of every report, counted over all words."""
     gamma = Fraction(mechanism.blanket_below, WORD_RANGE)
     out = [
-        gamma * word_fraction(signed, mechanism.n_signed) for signed in range(mechanism.n_signed)
+        gamma * compute_word_fraction(signed, mechanism.n_signed)
+        for signed in range(mechanism.n_signed)
     ]
     for rank, signed in enumerate(loud):
-        out[signed] += (1 - gamma) * word_fraction(rank, mechanism.loud)
+        out[signed] += (1 - gamma) * compute_word_fraction(rank, mechanism.loud)
     return out
 
 
@@ -97,7 +98,7 @@ any_size = st.one_of(few_values, wide_range).map(np.float32)
 
 
 @st.composite
-def loud_sets(draw: st.DrawFn) -> LoudSet:
+def draw_loud_set(draw: st.DrawFn) -> LoudSet:
     values = draw(st.sampled_from([few_values, any_size]))
     a = np.array(draw(st.lists(values, min_size=1, max_size=30)), np.float32)
     x = np.array(draw(st.lists(values, min_size=1, max_size=4)), np.float32)
@@ -121,14 +122,14 @@ def run_compiled(loud: LoudSet) -> list[int]:
     return directions
 
 
-@given(loud_sets())
+@given(draw_loud_set())
 def test_loud_directions_agree_most(loud: LoudSet) -> None:
     directions = loud.get(np.arange(loud.count)).tolist()
     assert len(set(directions)) == loud.count
     assert set(directions) == find_by_sorting(loud)
 
 
-@given(loud_sets().filter(lambda loud: not loud.is_silent))
+@given(draw_loud_set().filter(lambda loud: not loud.is_silent))
 def test_compiled_selection_has_the_same_order(loud: LoudSet) -> None:
     assert run_compiled(loud) == loud.get(np.arange(loud.count)).tolist()
 

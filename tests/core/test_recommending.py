@@ -30,28 +30,28 @@ MODEL_ALPHA = 4.0
 MODEL_RIDGE = 0.125
 
 
-def tags_like(table: np.ndarray) -> Tags:
+def make_tags(table: np.ndarray) -> Tags:
     names = tuple(Tag("genre", str(number)) for number in range(table.shape[1]))
     return Tags(names, sparse.csr_array(table.astype(np.float64)))
 
 
-def random_tags(seed: int, columns: int = N_TAGS) -> Tags:
-    return tags_like(np.random.default_rng(seed).random((N_ITEMS, columns)) < 0.4)
+def draw_tags(seed: int, columns: int = N_TAGS) -> Tags:
+    return make_tags(np.random.default_rng(seed).random((N_ITEMS, columns)) < 0.4)
 
 
-def model_of(V: np.ndarray, tags: Tags, **changes: float) -> WideModel:
+def make_model(V: np.ndarray, tags: Tags, **changes: float) -> WideModel:
     ridges = {"alpha": MODEL_ALPHA, "regularization": MODEL_RIDGE, **changes}
     return WideModel.from_model(V.astype(np.float32), tags, **ridges)  # type: ignore[arg-type]
 
 
-def with_zero_rows(seed: int, zeros: list[int]) -> np.ndarray:
+def draw_matrix_with_zero_rows(seed: int, zeros: list[int]) -> np.ndarray:
     V = draw_initial_items(N_ITEMS, N_FACTORS, 0.3, seed)
     V[:, 0] += 0.2
     V[zeros] = 0
     return V
 
 
-def dense(model: WideModel) -> np.ndarray:
+def to_dense(model: WideModel) -> np.ndarray:
     return np.concatenate([model.V, model.D.toarray()], axis=1)
 
 
@@ -61,8 +61,8 @@ zero_rows = st.lists(st.integers(0, N_ITEMS - 1), unique=True, max_size=N_ITEMS)
 
 @given(seeds, zero_rows)
 def test_gram_and_rows_equal_the_dense_matrix(seed: int, zeros: list[int]) -> None:
-    model = model_of(with_zero_rows(seed, zeros), random_tags(seed))
-    W = dense(model)
+    model = make_model(draw_matrix_with_zero_rows(seed, zeros), draw_tags(seed))
+    W = to_dense(model)
     assert model.gram == pytest.approx(W.T @ W, rel=1e-12, abs=1e-12)
     assert np.array_equal(model.rows(np.arange(N_ITEMS)), W)
     assert np.array_equal(model.rows([3, 1]), W[[3, 1]])
@@ -70,7 +70,7 @@ def test_gram_and_rows_equal_the_dense_matrix(seed: int, zeros: list[int]) -> No
     assert model.scores(x) == pytest.approx(W @ x, rel=1e-9, abs=1e-12)
 
 
-def diagonal(model: WideModel, n_own: int) -> np.ndarray:
+def make_diagonal(model: WideModel, n_own: int) -> np.ndarray:
     return np.repeat(model.ridges(n_own), [N_FACTORS, N_TAGS])
 
 
@@ -78,12 +78,12 @@ def diagonal(model: WideModel, n_own: int) -> np.ndarray:
 def test_shares_solve_the_normal_equations(
     seed: int, zeros: list[int], own: set[int], alpha: float
 ) -> None:
-    model = model_of(with_zero_rows(seed, zeros), random_tags(seed), alpha=alpha)
+    model = make_model(draw_matrix_with_zero_rows(seed, zeros), draw_tags(seed), alpha=alpha)
     weights = np.random.default_rng(seed).uniform(0.03, 1, len(own))
-    rows, W = sorted(own), dense(model)
+    rows, W = sorted(own), to_dense(model)
     p = np.zeros(N_ITEMS)
     p[rows] = weights
-    left = W.T @ np.diag(1 + alpha * p) @ W + np.diag(diagonal(model, len(own)))
+    left = W.T @ np.diag(1 + alpha * p) @ W + np.diag(make_diagonal(model, len(own)))
     shares = model.shares(rows, weights)
     assert shares.shape == (N_FACTORS + N_TAGS, len(rows))
     for share, row, weight in zip(shares.T, rows, weights, strict=True):
@@ -108,8 +108,8 @@ def fill_by_definition(V: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 @given(seeds, zero_rows.filter(lambda zeros: 0 < len(zeros) < N_ITEMS))
 def test_new_item_has_the_mean_row_of_its_tags(seed: int, zeros: list[int]) -> None:
-    V, tags = with_zero_rows(seed, zeros), random_tags(seed)
-    model = model_of(V, tags)
+    V, tags = draw_matrix_with_zero_rows(seed, zeros), draw_tags(seed)
+    model = make_model(V, tags)
     expected = fill_by_definition(V.astype(float), tags.table.toarray())
     np.testing.assert_allclose(model.V, expected, rtol=1e-6, atol=1e-7)
     assert np.array_equal(model.V[model.learnt], V[model.learnt].astype(float))
@@ -127,7 +127,7 @@ UNSOLVABLE_MODELS: dict[str, Any] = {
 @pytest.mark.parametrize(("V", "ridge"), UNSOLVABLE_MODELS.values(), ids=UNSOLVABLE_MODELS)
 def test_shares_are_zero_without_a_finite_solution(V: np.ndarray, ridge: float) -> None:
     with np.errstate(all="ignore"):
-        model = model_of(V, make_empty_tags(4), regularization=ridge)
+        model = make_model(V, make_empty_tags(4), regularization=ridge)
         shares = model.shares([0, 2], np.ones(2))
     assert shares.tolist() == [[0, 0], [0, 0]]
 
@@ -135,7 +135,7 @@ def test_shares_are_zero_without_a_finite_solution(V: np.ndarray, ridge: float) 
 @given(seeds, st.sets(st.integers(0, N_ITEMS - 1), min_size=1))
 def test_shares_add_up_to_the_vector_of_the_paper(seed: int, own: set[int]) -> None:
     V, rows = draw_initial_items(N_ITEMS, N_FACTORS, 0.5, seed), sorted(own)
-    model = model_of(V, make_empty_tags(N_ITEMS))
+    model = make_model(V, make_empty_tags(N_ITEMS))
     expected = solve_user_vectors(
         V, Histories.from_lists([rows], N_ITEMS), alpha=MODEL_ALPHA, regularization=MODEL_RIDGE
     )
@@ -154,7 +154,7 @@ def test_lists_are_finite_whatever_shares_a_server_publishes(
     """Let a server publish negative, huge and tiny shares, which the model file may hold."""
     column = np.maximum(np.abs(scale * np.resize(shares, N_ITEMS)), MIN_ITEM_ENTRY)
     column *= np.sign(np.resize(shares, N_ITEMS))
-    V, tags = column[:, None].astype(np.float32), random_tags(1)
+    V, tags = column[:, None].astype(np.float32), draw_tags(1)
     model = WideModel.from_model(V, tags, alpha=1.0, regularization=1e-6, has_shares=True)
     for own in ([], [0, 3]):
         taste = Taste(model, tags, own, model.shares(own, np.ones(len(own))))

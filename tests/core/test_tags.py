@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from sottovoce.core.tags import Tags, build_tags, make_empty_tags
 
 
-def names(tags: Tags) -> list[str]:
+def list_names(tags: Tags) -> list[str]:
     return [f"{tag.kind} {tag.name}" for tag in tags.names]
 
 
-def column(tags: Tags, name: str) -> list[int]:
+def find_items(tags: Tags, name: str) -> list[int]:
     """Return the items that have a tag."""
-    return np.flatnonzero(tags.table.toarray()[:, names(tags).index(name)]).tolist()
+    return np.flatnonzero(tags.table.toarray()[:, list_names(tags).index(name)]).tolist()
 
 
-def labelled(counts: dict[str, int], n_items: int) -> list[dict[str, Any]]:
+def make_labelled_items(counts: dict[str, int], n_items: int) -> list[dict[str, Any]]:
     """Return items of which the first `count` have a label."""
     return [
         {"genre": tuple(label for label, count in counts.items() if row < count)}
@@ -28,7 +28,7 @@ def labelled(counts: dict[str, int], n_items: int) -> list[dict[str, Any]]:
     ]
 
 
-def numbered(values: Sequence[float | None]) -> list[dict[str, Any]]:
+def make_numbered_items(values: Sequence[float | None]) -> list[dict[str, Any]]:
     return [{} if value is None else {"year": value} for value in values]
 
 
@@ -37,8 +37,8 @@ def numbered(values: Sequence[float | None]) -> list[dict[str, Any]]:
     [(2, 2), (100, 2), (101, 3), (500, 10), (950, 19), (951, 20), (1_000, 20), (5_000, 20)],
 )
 def test_minimum_number_of_items_for_a_tag(n_items: int, min_items: int) -> None:
-    tags = build_tags(labelled({"too few": min_items - 1, "enough": min_items}, n_items))
-    assert names(tags) == ["genre enough"]
+    tags = build_tags(make_labelled_items({"too few": min_items - 1, "enough": min_items}, n_items))
+    assert list_names(tags) == ["genre enough"]
 
 
 def test_table_has_a_column_for_each_tag() -> None:
@@ -49,7 +49,7 @@ def test_table_has_a_column_for_each_tag() -> None:
         {"genre": ("b",), "year": 2},
     ]
     tags = build_tags(films)
-    assert names(tags) == ["genre a", "genre b", "year 2"]
+    assert list_names(tags) == ["genre a", "genre b", "year 2"]
     assert tags.table.toarray().tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 1]]
     assert tags.n_items == 4
 
@@ -66,8 +66,10 @@ def test_bands_begin_at_deciles(values: list[int | None]) -> None:
         rows = [row for row, v in enumerate(values) if v is not None and low <= v < high]
         if len(rows) >= 2:
             expected.append(rows)
-    tags = build_tags(numbered([None if value is None else float(value) for value in values]))
-    assert [column(tags, name) for name in names(tags)] == expected
+    tags = build_tags(
+        make_numbered_items([None if value is None else float(value) for value in values])
+    )
+    assert [find_items(tags, name) for name in list_names(tags)] == expected
 
 
 def is_inside(name: str, value: float, *, whole: bool) -> bool:
@@ -87,22 +89,26 @@ def is_inside(name: str, value: float, *, whole: bool) -> bool:
 def test_band_names_describe_their_items(values: list[int], unit: int) -> None:
     numbers = [value / unit for value in values] * 20
     whole = all(number == int(number) for number in numbers)
-    tags = build_tags(numbered(numbers))
-    for name in names(tags):
+    tags = build_tags(make_numbered_items(numbers))
+    for name in list_names(tags):
         band = name.removeprefix("year ")
         inside = [row for row, number in enumerate(numbers) if is_inside(band, number, whole=whole)]
-        assert column(tags, name) == inside, band
+        assert find_items(tags, name) == inside, band
 
 
 def test_band_edges_are_round() -> None:
     lows = [3.99, 4.49, 9.95, 10.49, 19.9, 24.0, 88.38, 102.0, 120.0, 499.0]
     prices = [price for low in lows for price in (low, low + 0.01)]
-    assert [name.removeprefix("year ") for name in names(build_tags(numbered(prices)))] == [
+    assert [
+        name.removeprefix("year ") for name in list_names(build_tags(make_numbered_items(prices)))
+    ] == [
         *("under 4.4", "4.4 to 9", "9 to 10", "10 to 19", "19 to 20"),
         *("20 to 80", "80 to 100", "100 to 120", "120 to 400", "400 or more"),
     ]
     years = [float(year) for year in range(1950, 2010) if year % 10 < 8]
-    bands = [name.removeprefix("year ") for name in names(build_tags(numbered(years)))]
+    bands = [
+        name.removeprefix("year ") for name in list_names(build_tags(make_numbered_items(years)))
+    ]
     assert bands[:3] == ["under 1954", "1954 to 1960", "1961 to 1965"]
 
 

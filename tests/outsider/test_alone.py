@@ -15,7 +15,7 @@ SHARED = ("core", "errors")
 """What `mechanisms.py` has from the package: the vectors test mechanisms."""
 
 
-def imports(path: Path) -> Iterator[str]:
+def list_imports(path: Path) -> Iterator[str]:
     """Yield every module that a file imports, at any place in it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -35,7 +35,7 @@ def test_client_shares_only_mechanisms_with_the_package() -> None:
     foreign = {
         (path.name, module)
         for path in files
-        for module in imports(path)
+        for module in list_imports(path)
         if not is_its_own(module) and module.partition(".")[0] not in KNOWN | STANDARD
     }
     assert foreign == {("mechanisms.py", f"sottovoce.{name}") for name in SHARED}

@@ -13,7 +13,7 @@ PLANS = read("plans")
 TERMS: dict[str, Any] = PLANS["accepted"]
 
 
-def manifest(fields: dict[str, Any], **changes: Any) -> Manifest:
+def make_manifest(fields: dict[str, Any], **changes: Any) -> Manifest:
     """Return a manifest with the fields on which decisions depend."""
     return Manifest("", b"", {"public_key": "", **fields}, {**TERMS, **changes})
 
@@ -26,7 +26,7 @@ def test_terms_that_are_worse(case: Any) -> None:
 def test_coins_and_moments() -> None:
     assert PLANS["manifest"]["hold"] == TERMS["hold"]
     for case in PLANS["coins"]:
-        one = manifest(PLANS["manifest"], share=case["share"])
+        one = make_manifest(PLANS["manifest"], share=case["share"])
         words = iter([int(word, 16) for word in case["words"]])
         plan = plans.draw(one, [], case["now"], case["jitter"], words.__next__)
         assert plan == (case["takes_part"], case["send_at"]), case
@@ -36,7 +36,7 @@ def test_coins_and_moments() -> None:
 def test_chances() -> None:
     for case in PLANS["chances"]:
         fields = {**PLANS["manifest"], "epochs_left": case["epochs_left"]}
-        one = manifest(fields, share=case["share"], epochs=case["epochs"])
+        one = make_manifest(fields, share=case["share"], epochs=case["epochs"])
         own = [Charge(TERMS["training"], 1, 1.0, 1)] * case["charged"]
         charges = [*own, *(charge._replace(training="f" * 32) for charge in own)]
         assert plans.chance(one, charges) == case["chance"], case
@@ -48,7 +48,7 @@ def test_chances() -> None:
 
 @pytest.mark.parametrize("case", PLANS["leads"], ids=lambda case: str(case["items"]))
 def test_leads(case: Any) -> None:
-    one = manifest({"items": case["items"]}, factors=case["factors"], reports=case["reports"])
+    one = make_manifest({"items": case["items"]}, factors=case["factors"], reports=case["reports"])
     assert plans.lead(one) == case["lead"]
     moments = [plans.leads_later(1000.0, 1000.0 + late, case["lead"]) for late in case["late"]]
     assert moments == case["moments"]

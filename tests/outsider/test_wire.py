@@ -36,17 +36,17 @@ READERS: dict[str, Callable[[bytes], object]] = {
 }
 
 
-def of_every(verdict: str, *kinds: str) -> list[object]:
+def make_cases(verdict: str, *kinds: str) -> list[object]:
     return [pytest.param(kind, *case.values, id=f"{kind}: {case.id}")
             for kind in kinds for case in cases(verdict, kind)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "data"), of_every("accepted", "manifest", "catalogue", "model"))
+@pytest.mark.parametrize(("kind", "data"), make_cases("accepted", "manifest", "catalogue", "model"))
 def test_well_formed_bytes_are_accepted(kind: str, data: bytes) -> None:
     READERS[kind](data)
 
 
-@pytest.mark.parametrize(("kind", "data"), of_every("refused", *READERS))
+@pytest.mark.parametrize(("kind", "data"), make_cases("refused", *READERS))
 def test_malformed_bytes_are_refused(kind: str, data: bytes) -> None:
     with pytest.raises(Refused):
         READERS[kind](data)

@@ -10,7 +10,7 @@ from sottovoce.privacy import max_gaussian_mu
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
 
 
-def hockey_stick(mu: float, epsilon: float) -> float:
+def integrate_hockey_stick(mu: float, epsilon: float) -> float:
     """Integrate N(mu, 1) minus e^epsilon N(0, 1) over the half-line where it is positive."""
 
     def excess(x: float) -> float:
@@ -24,7 +24,9 @@ def hockey_stick(mu: float, epsilon: float) -> float:
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
 def test_delta_equals_the_integral(mu: float, epsilon: float) -> None:
-    assert gaussian_delta(mu, epsilon) == pytest.approx(hockey_stick(mu, epsilon), abs=1e-12)
+    assert gaussian_delta(mu, epsilon) == pytest.approx(
+        integrate_hockey_stick(mu, epsilon), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.32, 1.0, 2.87, 10.0, 1e3, 1e6])

@@ -145,16 +145,24 @@ def charge(name: object, epsilon: float, reports: int = 1, **changes: Any) -> St
     return {"charge": {**when, **fields, **hidden, **changes}}
 
 
-def numbered(count: int, epsilon: float, reports: int = 1) -> list[Step]:
+def make_numbered_charges(count: int, epsilon: float, reports: int = 1) -> list[Step]:
     return [charge(number, epsilon, reports, epoch=number + 1) for number in range(count)]
 
 
 STEP_SEQUENCES: dict[str, list[Step]] = {
-    "a few epochs": [limit(50.0), *numbered(4, 2.5, 4), *numbered(6, 2.5, 4)],
-    "the limit exactly reached": [limit(10.0), *numbered(3, 2.5, 2), charge("x", MIN_FLOAT)],
+    "a few epochs": [
+        limit(50.0),
+        *make_numbered_charges(4, 2.5, 4),
+        *make_numbered_charges(6, 2.5, 4),
+    ],
+    "the limit exactly reached": [
+        limit(10.0),
+        *make_numbered_charges(3, 2.5, 2),
+        charge("x", MIN_FLOAT),
+    ],
     "the limit reached by one batch": [limit(250.0), charge(0, 2.5, 100), charge(1, 2.5, 100)],
-    "ten times 0.1 is more than 1": [limit(1.0), *numbered(11, 0.1)],
-    "ten times 0.1 fits just above 1": [limit(1.0000000000000002), *numbered(11, 0.1)],
+    "ten times 0.1 is more than 1": [limit(1.0), *make_numbered_charges(11, 0.1)],
+    "ten times 0.1 fits just above 1": [limit(1.0000000000000002), *make_numbered_charges(11, 0.1)],
     "one batch of ten times 0.1": [limit(1.0), charge(0, 0.1, 10), charge(1, 0.1, 9)],
     "0.1 and 0.2 are more than 0.3": [limit(0.3), charge(0, 0.1), charge(1, 0.2), charge(2, 0.1)],
     "a smaller one fits where a larger does not": [
@@ -185,10 +193,15 @@ STEP_SEQUENCES: dict[str, list[Step]] = {
         limit(MIN_FLOAT),
         charge(0, MIN_FLOAT),
     ],
-    "raised": [limit(2.5), *numbered(2, 2.5), limit(5.0), *numbered(3, 2.5)],
+    "raised": [
+        limit(2.5),
+        *make_numbered_charges(2, 2.5),
+        limit(5.0),
+        *make_numbered_charges(3, 2.5),
+    ],
     "lowered below what is spent": [
         limit(10.0),
-        *numbered(3, 2.5),
+        *make_numbered_charges(3, 2.5),
         limit(5.0),
         charge(0, 2.5),
         charge("x", MIN_FLOAT),
@@ -238,7 +251,7 @@ STEP_SEQUENCES: dict[str, list[Step]] = {
 }
 
 
-def decision(ledger: Ledger, what: Charge) -> str:
+def charge_ledger(ledger: Ledger, what: Charge) -> str:
     """Charge, and return the decision."""
     before = len(ledger.entries)
     try:
@@ -250,7 +263,7 @@ def decision(ledger: Ledger, what: Charge) -> str:
     return "charged" if len(ledger.entries) > before else "known"
 
 
-def account(ledger: Ledger) -> dict[str, Any]:
+def describe_ledger(ledger: Ledger) -> dict[str, Any]:
     """Return the state of the ledger: exact, and rounded as it is displayed."""
     units = ledger.spent * Fraction(2) ** FRACTION_BITS
     assert units.denominator == 1
@@ -263,40 +276,40 @@ def account(ledger: Ledger) -> dict[str, Any]:
 def played(steps: list[Step]) -> list[Step]:
     """Return the steps, each with its result."""
     ledger = Ledger(steps[0]["limit"])
-    return [{**step, **_done(ledger, step), **account(ledger)} for step in steps]
+    return [{**step, **_do_step(ledger, step), **describe_ledger(ledger)} for step in steps]
 
 
-def _done(ledger: Ledger, step: Step) -> dict[str, str]:
+def _do_step(ledger: Ledger, step: Step) -> dict[str, str]:
     if "limit" in step:
         ledger.set_limit(step["limit"])
         return {}
     fields = step["charge"]
     named = {name: bytes.fromhex(fields[name]) for name in ("training", "purpose")}
-    result = decision(ledger, Charge(**{**fields, **named}))
+    result = charge_ledger(ledger, Charge(**{**fields, **named}))
     # The bytes that are hashed, for everyone who keeps the chain too.
     return {"decision": result} | (
         {"hashed": ledger.entries[-1].hash_input.decode()} if result == "charged" else {}
     )
 
 
-def asked(steps: list[Step]) -> list[Step]:
+def strip_results(steps: list[Step]) -> list[Step]:
     """Return the steps without their results."""
     return [{key: step[key] for key in ("limit", "charge") if key in step} for step in steps]
 
 
-def stored() -> list[dict[str, Any]]:
+def make_vectors() -> list[dict[str, Any]]:
     content: list[dict[str, Any]] = json.loads(VECTOR_FILE.read_text())
     return content
 
 
 def test_vector_file_has_all_sequences() -> None:
-    assert {one["label"]: asked(one["steps"]) for one in stored()} == STEP_SEQUENCES
+    assert {one["label"]: strip_results(one["steps"]) for one in make_vectors()} == STEP_SEQUENCES
 
 
 @pytest.mark.parametrize("label", STEP_SEQUENCES)
 def test_ledger_decisions_equal_the_vectors(label: str) -> None:
-    [case] = [one for one in stored() if one["label"] == label]
-    assert played(asked(case["steps"])) == case["steps"]
+    [case] = [one for one in make_vectors() if one["label"] == label]
+    assert played(strip_results(case["steps"])) == case["steps"]
 
 
 def write() -> None:

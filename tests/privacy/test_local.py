@@ -30,11 +30,11 @@ def test_reference_values(
     assert local_epsilon(event, 1e-8) == pytest.approx(at_8, rel=1e-3)
 
 
-def local_delta(event: Reporting, epsilon: float) -> float:
+def compute_delta(event: Reporting, epsilon: float) -> float:
     return local._delta(*local._losses(event), epsilon)
 
 
-def by_hand(event: Reporting, epsilon: float) -> float:
+def sum_over_outcomes(event: Reporting, epsilon: float) -> float:
     """Sum over all sequences of outcomes: loud for one history, for the other, for neither."""
     gamma, rho = event.blanket, event.loud_fraction
     loud, other = gamma * rho * exp(event.epsilon), gamma * rho
@@ -56,7 +56,7 @@ def test_delta_equals_the_sum_over_all_outcomes(
     epsilon: float, reports: int, rho: float, at: float
 ) -> None:
     event = Reporting(epsilon, reports, 1, rho)
-    assert local_delta(event, at) == pytest.approx(by_hand(event, at), abs=1e-11)
+    assert compute_delta(event, at) == pytest.approx(sum_over_outcomes(event, at), abs=1e-11)
 
 
 @given(st.floats(0.1, 5), st.integers(1, 200), st.sampled_from([0.1, COIN_RHO]))
@@ -65,8 +65,8 @@ def test_epsilon_and_delta_are_inverse(epsilon: float, reports: int, rho: float)
     total = local_epsilon(event, 1e-5)
     assert 0 <= total <= event.pure
     if 0 < total < 0.999 * event.pure:
-        assert local_delta(event, total) <= 1e-5
-        assert local_delta(event, total) > 0.99e-5
+        assert compute_delta(event, total) <= 1e-5
+        assert compute_delta(event, total) > 0.99e-5
 
 
 @pytest.mark.parametrize("field", [{"epsilon": 0.0}, {"reports": 0}, {"epochs": 0}])
@@ -126,7 +126,7 @@ LINKED_120 = Reporting(1.0, 120, 1, 0.05)
 
 
 @precisely
-def exact_linked(epsilon: float) -> Decimal:
+def compute_exact_delta(epsilon: float) -> Decimal:
     """Sum over the multinomial: `up` reports have a loss of +1, `down` of -1, the others 0."""
     rho, gamma, n = (
         Decimal(LINKED_120.loud_fraction),
@@ -145,12 +145,12 @@ def exact_linked(epsilon: float) -> Decimal:
 
 @pytest.mark.parametrize("epsilon", [0.0, 3.5, 10.5, 20.5, 30.5, 50.5])
 def test_epsilon_of_linked_reports_is_never_too_small(epsilon: float) -> None:
-    delta = exact_linked(epsilon)
-    result = Decimal(local_delta(LINKED_120, epsilon))
+    delta = compute_exact_delta(epsilon)
+    result = Decimal(compute_delta(LINKED_120, epsilon))
     assert delta * (1 - ROUNDING_ERROR) <= result <= delta * (1 + ROUNDING_ERROR) + Decimal("1e-15")
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
 def test_delta_at_the_local_epsilon_is_never_too_large(delta: float) -> None:
     result = local_epsilon(LINKED_120, delta)
-    assert exact_linked(result) <= Decimal(delta) <= exact_linked(result * (1 - 1e-6))
+    assert compute_exact_delta(result) <= Decimal(delta) <= compute_exact_delta(result * (1 - 1e-6))

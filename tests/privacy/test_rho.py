@@ -65,7 +65,7 @@ def add_rounds(
     return GRID_STEP * (np.arange(size) - rounds * reach), total
 
 
-def smallest_accepted(asked: Terms) -> float:
+def find_smallest_accepted(asked: Terms) -> float:
     """Return the smallest rho of a manifest under these terms that a device accepts."""
     sizes = [(floor(asked.loud_fraction * 2 * items), items) for items in range(30, 130)]
     for loud, items in sorted(
@@ -80,7 +80,7 @@ def smallest_accepted(asked: Terms) -> float:
     raise AssertionError("no manifest under these terms is accepted")
 
 
-def random_terms(source: random.Random) -> Terms:
+def draw_terms(source: random.Random) -> Terms:
     """Return terms whose dummies, and few people, hide something."""
     items = source.randint(30, 120)
     loud = source.randint(2, items // 2)
@@ -102,13 +102,13 @@ def random_terms(source: random.Random) -> Terms:
 @pytest.mark.parametrize("seed", range(TERMS_TRIED))
 def test_promise_holds_at_every_accepted_rho(seed: int) -> None:
     source = random.Random(seed)
-    asked = random_terms(source)
+    asked = draw_terms(source)
     promised = asked.promise()
     crowd, event = asked.min_clients, asked.event
     figures = {(crowd, promised.central), (1, promised.dummies_only)}
     if seed % ACCOUNTANT_EVERY == 0:
         figures.add((crowd, central_epsilon(event, crowd, TEST_DELTA)))
-    smallest = smallest_accepted(asked)
+    smallest = find_smallest_accepted(asked)
     for part in (0.0, source.random(), 1.0):
         rho = smallest + part * (asked.loud_fraction - smallest)
         used = replace(event, loud_fraction=rho)

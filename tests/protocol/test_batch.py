@@ -53,7 +53,7 @@ def test_batch_size_depends_on_k_only(contents: list[list[int]]) -> None:
     assert sizes == {batch_size(3)} == {56 + 52 * 3}
 
 
-def header(count: int) -> bytes:
+def make_header(count: int) -> bytes:
     return b"SVC2" + bytes([3, 0, 0, 0]) + HASH_32 + count.to_bytes(4, "little")
 
 
@@ -71,6 +71,6 @@ def test_chunk_round_trip(epoch: int, digest: bytes, n: int, data: st.DataObject
     [(0, 0), (1, 53), (MAX_CHUNK_REPORTS + 1, 52 * (MAX_CHUNK_REPORTS + 1))],
 )
 def test_chunk_with_wrong_count_is_refused(count: int, size: int) -> None:
-    assert refuses(Chunk.decode, header(count) + bytes(size))
-    largest = Chunk.decode(header(MAX_CHUNK_REPORTS) + bytes(52 * MAX_CHUNK_REPORTS))
+    assert refuses(Chunk.decode, make_header(count) + bytes(size))
+    largest = Chunk.decode(make_header(MAX_CHUNK_REPORTS) + bytes(52 * MAX_CHUNK_REPORTS))
     assert largest.reports == MAX_CHUNK_REPORTS

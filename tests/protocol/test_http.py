@@ -32,7 +32,7 @@ from tests.loopback import LoopbackServer, make_careless_http, reply
 Connect = Callable[[httpx.Client, str], HttpSource]
 
 
-def as_proxy(http: httpx.Client, url: str) -> HttpSource:
+def connect_as_proxy(http: httpx.Client, url: str) -> HttpSource:
     return HttpUpstream(http, url, "secret")
 
 
@@ -42,7 +42,7 @@ def server() -> Iterator[LoopbackServer]:
         yield running
 
 
-@pytest.fixture(params=[HttpProxy, as_proxy], ids=["device", "proxy"])
+@pytest.fixture(params=[HttpProxy, connect_as_proxy], ids=["device", "proxy"])
 def connect(request: pytest.FixtureRequest) -> Connect:
     created: Connect = request.param
     return created

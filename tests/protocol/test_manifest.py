@@ -34,7 +34,7 @@ hashes = st.binary(min_size=32, max_size=32)
 
 
 @st.composite
-def manifests(draw: st.DrawFn) -> Manifest:
+def draw_manifest(draw: st.DrawFn) -> Manifest:
     mechanism: str = draw(st.sampled_from(list(MECHANISMS)))
     items, factors = draw(st.integers(1, 5_000)), draw(st.integers(1, 64))
     opens = draw(st.integers(0, MAX_INTEGER - 1))
@@ -68,7 +68,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     return replace(one, terms=replace(one.terms, loud_fraction=one.build().loud_fraction))
 
 
-@given(manifests(), st.integers(0, MAX_INTEGER))
+@given(draw_manifest(), st.integers(0, MAX_INTEGER))
 def test_manifest_round_trip_builds_its_mechanism(one: Manifest, seed: int) -> None:
     assert Manifest.decode(one.encode()) == one
     mechanism = one.build()
@@ -132,7 +132,7 @@ def test_lambda_of_one_model_is_not_a_setting_of_its_training() -> None:
     assert (result.regularization, result.ridge) == (0.01, 0.5)
 
 
-@given(manifests())
+@given(draw_manifest())
 def test_terms_that_a_training_asks_for_are_those_of_its_settings(one: Manifest) -> None:
     settings, asked = one.training(Settings(epochs=3)), Participation(min_clients=7, hold=9)
     created = Terms.from_settings(one.terms.training, settings, asked, one.items)
@@ -166,16 +166,16 @@ PUBLIC_KEYS = [item.public_key().public_bytes_raw() for item in SIGNING_KEYS]
 VERIFICATION_KEY = signing_key().public_key().public_bytes_raw()
 
 
-def statements(count: int) -> tuple[KeyStatement, ...]:
+def make_statements(count: int) -> tuple[KeyStatement, ...]:
     """Return statements from the first of `SIGNING_KEYS` to number `count`."""
     return tuple(KeyStatement.make(SIGNING_KEYS[i], PUBLIC_KEYS[i + 1]) for i in range(count))
 
 
-def rotated(count: int) -> bytes:
-    return SignedManifest.make(manifest(), SIGNING_KEYS[count], statements(count)).encode()
+def sign_by_rotated_key(count: int) -> bytes:
+    return SignedManifest.make(manifest(), SIGNING_KEYS[count], make_statements(count)).encode()
 
 
-def accepted(data: bytes, key: bytes = VERIFICATION_KEY) -> bool:
+def is_accepted(data: bytes, key: bytes = VERIFICATION_KEY) -> bool:
     try:
         SignedManifest.open(data, key)
     except ProtocolError:
@@ -186,7 +186,7 @@ def accepted(data: bytes, key: bytes = VERIFICATION_KEY) -> bool:
 @given(st.integers(1, 2**32 - 1), st.integers(0, 5))
 @settings(max_examples=25)
 def test_signed_manifest_round_trip(epoch: int, n: int) -> None:
-    created = SignedManifest.make(manifest(epoch=epoch), SIGNING_KEYS[n], statements(n))
+    created = SignedManifest.make(manifest(epoch=epoch), SIGNING_KEYS[n], make_statements(n))
     opened = SignedManifest.open(created.encode(), PUBLIC_KEYS[0])
     assert opened == created
     assert opened.manifest == manifest(epoch=epoch)
@@ -194,25 +194,29 @@ def test_signed_manifest_round_trip(epoch: int, n: int) -> None:
 
 
 def test_statements_never_lead_to_an_older_key() -> None:
-    old, new = rotated(1), rotated(2)
+    old, new = sign_by_rotated_key(1), sign_by_rotated_key(2)
     trusted = SignedManifest.open(new, PUBLIC_KEYS[0]).key
-    assert not accepted(old, trusted)
-    assert not accepted(SignedManifest.make(manifest(), SIGNING_KEYS[0]).encode(), trusted)
+    assert not is_accepted(old, trusted)
+    assert not is_accepted(SignedManifest.make(manifest(), SIGNING_KEYS[0]).encode(), trusted)
     # Not even by the owner of the old key, who could sign a way round the new one.
-    around = (*statements(2), KeyStatement.make(SIGNING_KEYS[0], PUBLIC_KEYS[0]))
-    assert not accepted(SignedManifest.make(manifest(), SIGNING_KEYS[0], around).encode(), trusted)
+    around = (*make_statements(2), KeyStatement.make(SIGNING_KEYS[0], PUBLIC_KEYS[0]))
+    assert not is_accepted(
+        SignedManifest.make(manifest(), SIGNING_KEYS[0], around).encode(), trusted
+    )
 
 
-@pytest.mark.parametrize("data", [SIGNED_BYTES, rotated(1)], ids=["plain", "with a statement"])
+@pytest.mark.parametrize(
+    "data", [SIGNED_BYTES, sign_by_rotated_key(1)], ids=["plain", "with a statement"]
+)
 def test_no_flipped_bit_is_accepted(data: bytes) -> None:
     """Flip every bit before the content, and one bit of each byte of the content."""
     key, text = VERIFICATION_KEY if data is SIGNED_BYTES else PUBLIC_KEYS[0], data.index(b'{"')
-    assert accepted(data, key)
+    assert is_accepted(data, key)
     for at in range(len(data)):
         for bit in range(8) if at <= text else (at % 8,):
             flipped = bytearray(data)
             flipped[at] ^= 1 << bit
-            assert not accepted(bytes(flipped), key), (at, bit)
+            assert not is_accepted(bytes(flipped), key), (at, bit)
 
 
 @pytest.mark.parametrize("key", [bytes(32), bytes(range(32)), b"", b"short", bytes(33)])
@@ -235,7 +239,7 @@ def test_other_signature_is_no_key_statement() -> None:
     ):
         forged = KeyStatement(PUBLIC_KEYS[1], SIGNING_KEYS[0].sign(content))
         data = SignedManifest.make(manifest(), SIGNING_KEYS[1], (forged,)).encode()
-        assert not accepted(data, PUBLIC_KEYS[0])
+        assert not is_accepted(data, PUBLIC_KEYS[0])
 
 
 def test_server_cannot_sign_an_unusable_manifest() -> None:

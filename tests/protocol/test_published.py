@@ -97,39 +97,47 @@ def scene(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
     created.party.close()
 
 
-def model_with(value: float) -> bytes:
+def make_model(value: float) -> bytes:
     V = TEST_WORLD.items(3)
     V[4, 1] = value
     return encode_items(V)
 
 
-def names(n: int) -> bytes:
+def make_catalogue(n: int) -> bytes:
     return Catalogue.from_items(Item(item(number), "t") for number in range(n)).raw
 
 
-def a_strangers(world: World) -> SignedManifest:
+def sign_by_stranger(world: World) -> SignedManifest:
     return SignedManifest.make(world.manifest(3), Ed25519PrivateKey.generate())
 
 
-def signing(kind: str, content: bytes) -> Callable[[World], SignedManifest]:
+def sign_with(kind: str, content: bytes) -> Callable[[World], SignedManifest]:
     return lambda world: world.signed(3, **{kind: world.add(content)})
 
 
 U = UntrustedError
 P = ProtocolError
 BAD_RELEASES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest]]] = {
-    "another key": (U, "signed manifest", a_strangers),
+    "another key": (U, "signed manifest", sign_by_stranger),
     "older": (U, r"\b1\b.*\b2\b", lambda w: w.signed(1)),
     "second": (U, r"\b2\b", lambda w: w.signed(2, reports_behind=1)),
-    "NaN": (P, "model file", signing("model", model_with(np.nan))),
-    "infinite": (P, "model file", signing("model", model_with(-np.inf))),
-    "wide": (P, "model file", signing("model", encode_items(np.ones((ITEMS, FACTORS + 1), "f4")))),
-    "short": (P, "model file", signing("model", encode_items(np.ones((ITEMS - 1, FACTORS), "f4")))),
-    "no model": (P, "model file", signing("model", b"<html>")),
-    "few names": (P, r"\b49\b.*\b50\b", signing("catalogue", names(ITEMS - 1))),
-    "many names": (P, r"\b51\b.*\b50\b", signing("catalogue", names(ITEMS + 1))),
+    "NaN": (P, "model file", sign_with("model", make_model(np.nan))),
+    "infinite": (P, "model file", sign_with("model", make_model(-np.inf))),
+    "wide": (
+        P,
+        "model file",
+        sign_with("model", encode_items(np.ones((ITEMS, FACTORS + 1), "f4"))),
+    ),
+    "short": (
+        P,
+        "model file",
+        sign_with("model", encode_items(np.ones((ITEMS - 1, FACTORS), "f4"))),
+    ),
+    "no model": (P, "model file", sign_with("model", b"<html>")),
+    "few names": (P, r"\b49\b.*\b50\b", sign_with("catalogue", make_catalogue(ITEMS - 1))),
+    "many names": (P, r"\b51\b.*\b50\b", sign_with("catalogue", make_catalogue(ITEMS + 1))),
     "a weak key": (P, "public_key", lambda w: w.signed(3, public_key=bytes(32))),
-    "no catalogue": (P, "catalogue", signing("catalogue", b"[]")),
+    "no catalogue": (P, "catalogue", sign_with("catalogue", b"[]")),
 }
 
 

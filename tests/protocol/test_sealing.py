@@ -29,7 +29,7 @@ def seal(*reports: int, manifest_hash: bytes = HASH_32) -> bytes:
     return seal_reports(np.array(reports, np.uint32), PUBLIC_KEY, manifest_hash)
 
 
-def opened(
+def open_sealed(
     sealed: bytes, *, key: bytes = EPOCH_KEY, manifest_hash: bytes = HASH_32
 ) -> OpenedReports:
     return open_reports(sealed, key, manifest_hash, N_DIRECTIONS)
@@ -49,7 +49,7 @@ def test_the_suite_is_the_one_of_rfc_9180() -> None:
 @settings(max_examples=30)
 def test_sealed_reports_open_in_order(reports: list[int]) -> None:
     sealed = seal(*reports)
-    result = opened(sealed)
+    result = open_sealed(sealed)
     assert len(sealed) == SEALED_BYTES * len(reports)
     assert result.reports.tolist() == reports
     assert result.reports.dtype == np.uint32
@@ -71,9 +71,9 @@ def test_report_opens_only_with_its_manifest_and_key() -> None:
     sealed = seal(6, 7)
     other_hash = HASH_32[:-1] + b"\0"
     for wrong in (
-        opened(sealed, manifest_hash=other_hash),
-        opened(sealed, manifest_hash=b""),
-        opened(sealed, key=generate_epoch_key()),
+        open_sealed(sealed, manifest_hash=other_hash),
+        open_sealed(sealed, manifest_hash=b""),
+        open_sealed(sealed, key=generate_epoch_key()),
     ):
         assert wrong.reports.size == wrong.keys.size == 0
         assert wrong.undecodable == 2
@@ -85,7 +85,7 @@ def test_no_flipped_bit_opens() -> None:
         (int.from_bytes(sealed, "big") ^ 1 << bit).to_bytes(SEALED_BYTES, "big")
         for bit in range(8 * SEALED_BYTES)
     )
-    result = opened(flipped)
+    result = open_sealed(flipped)
     assert result.reports.size == 0
     assert result.undecodable == 8 * SEALED_BYTES
 
@@ -103,4 +103,4 @@ def test_unknown_direction_is_counted_as_undecodable(directions: int) -> None:
 @pytest.mark.parametrize("cut", [1, 51, 53, 103])
 def test_partial_sealed_report_is_refused(cut: int) -> None:
     with pytest.raises(ProtocolError, match=rf"\b{cut}\b"):
-        opened(seal(1, 2)[:cut])
+        open_sealed(seal(1, 2)[:cut])

@@ -86,13 +86,13 @@ def signed() -> SignedManifest:
 
 
 @cache
-def shelf() -> SignedShelf:
+def sign_shelf() -> SignedShelf:
     """Sign the shelf like the manifest."""
     one = Shelf(signed().manifest.opens + 60, catalogue().hash)
     return SignedShelf.make(one, signing_key(NEXT_SEED), signed().statements)
 
 
-def history_reports() -> np.ndarray:
+def make_history_reports() -> np.ndarray:
     """Return the reports of this history for these random words."""
     one = signed().manifest
     h = Histories.from_lists([TOUCHED_ROWS], one.items)
@@ -104,14 +104,14 @@ def seal_once() -> dict[str, Any]:
     """Seal the reports: the part of the file that differs in every run."""
     beyond = np.array([2 * signed().manifest.build().n_directions], np.uint32)
     public, name = derive_public_key(EPOCH_KEY), signed().hash
-    sealed = seal_reports(history_reports(), public, name)
+    sealed = seal_reports(make_history_reports(), public, name)
     return {
         "sealed": [sealed[at : at + 52].hex() for at in range(0, len(sealed), 52)],
         "out_of_range": seal_reports(beyond, public, name).hex(),
     }
 
 
-def token() -> dict[str, Any]:
+def describe_token() -> dict[str, Any]:
     """Return the part of a token that is the same in every run."""
     issuer, asked = Issuer(TOKEN_SEED), request()
     element, finalize = blind_token(BATCH_ID)
@@ -140,7 +140,7 @@ def request() -> TokenRequest:
     return TokenRequest(signed().manifest.epoch + 1, attestation, BLINDED_ELEMENT)
 
 
-def hexed(cases: dict[str, bytes]) -> list[dict[str, str]]:
+def to_hex_cases(cases: dict[str, bytes]) -> list[dict[str, str]]:
     return [{"label": label, "bytes": data.hex()} for label, data in cases.items()]
 
 
@@ -149,10 +149,10 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
     one, name = signed().manifest, signed().hash
     sealed = [bytes.fromhex(report) for report in frozen["sealed"]]
     batch = Batch(one.epoch, name, BATCH_ID, b"".join(sealed))
-    spending = replace(batch, output=bytes.fromhex(token()["output"]))
+    spending = replace(batch, output=bytes.fromhex(describe_token()["output"]))
     chunk = Chunk(one.epoch, name, b"".join(sealed[number] for number in SHUFFLED_ORDER))
     finished = SignedManifest.make(manifest(public_key=None, epochs_left=0), signing_key())
-    reports = history_reports()
+    reports = make_history_reports()
     return {
         "signing_key": SIGNING_SEED.hex(),
         "verification_key": signing_key().public_key().public_bytes_raw().hex(),
@@ -168,9 +168,9 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "batch_size": batch_size(one.terms.reports),
         },
         "shelf": {
-            "signed": shelf().encode().hex(),
-            "text": shelf().raw.decode(),
-            "hash": shelf().hash.hex(),
+            "signed": sign_shelf().encode().hex(),
+            "text": sign_shelf().raw.decode(),
+            "hash": sign_shelf().hash.hex(),
         },
         "finished_manifest": {"signed": finished.encode().hex(), "hash": finished.hash.hex()},
         "model": {
@@ -201,64 +201,72 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "bytes": batch.encode().hex(),
             "sha256": sha256(batch.encode()).hexdigest(),
         },
-        "token": token(),
+        "token": describe_token(),
         "batch_with_token": {"bytes": spending.encode().hex()},
         "chunk": {"order": SHUFFLED_ORDER, "bytes": chunk.encode().hex(), "name": chunk.name},
         "accepted": {
-            "manifest": hexed(wellformed.manifests(signed().raw)),
+            "manifest": to_hex_cases(wellformed.manifests(signed().raw)),
             "signed_manifest": wellformed.signed_manifests(),
-            "catalogue": hexed(wellformed.catalogues()),
-            "model": hexed(wellformed.models(encode_items(V))),
+            "catalogue": to_hex_cases(wellformed.catalogues()),
+            "model": to_hex_cases(wellformed.models(encode_items(V))),
         },
         "refused": {
-            "manifest": hexed(malformed.manifests(signed().raw)),
-            "signed_manifest": hexed(malformed.signed_by(signed(), changed(signed().raw, epoch=0))),
-            "shelf": hexed(malformed.shelves(shelf().raw)),
-            "signed_shelf": hexed(malformed.signed_by(shelf(), changed(shelf().raw, published=-1))),
-            "catalogue": hexed(malformed.catalogues(catalogue().raw)),
-            "model": hexed(malformed.models(encode_items(V))),
-            "batch": hexed(malformed.batches(batch)),
-            "batch_with_token": hexed(malformed.batches_with_tokens(spending)),
-            "token_request": hexed(malformed.token_requests(request())),
-            "chunk": hexed(malformed.chunks(chunk)),
-            "sealed": hexed(
+            "manifest": to_hex_cases(malformed.manifests(signed().raw)),
+            "signed_manifest": to_hex_cases(
+                malformed.signed_by(signed(), changed(signed().raw, epoch=0))
+            ),
+            "shelf": to_hex_cases(malformed.shelves(sign_shelf().raw)),
+            "signed_shelf": to_hex_cases(
+                malformed.signed_by(sign_shelf(), changed(sign_shelf().raw, published=-1))
+            ),
+            "catalogue": to_hex_cases(malformed.catalogues(catalogue().raw)),
+            "model": to_hex_cases(malformed.models(encode_items(V))),
+            "batch": to_hex_cases(malformed.batches(batch)),
+            "batch_with_token": to_hex_cases(malformed.batches_with_tokens(spending)),
+            "token_request": to_hex_cases(malformed.token_requests(request())),
+            "chunk": to_hex_cases(malformed.chunks(chunk)),
+            "sealed": to_hex_cases(
                 malformed.sealed_reports(sealed[0], bytes.fromhex(frozen["out_of_range"]))
             ),
-            "public_key": hexed(malformed.public_keys()),
+            "public_key": to_hex_cases(malformed.public_keys()),
         },
     }
 
 
-def frozen_in(vectors: dict[str, Any]) -> dict[str, Any]:
+def find_frozen(vectors: dict[str, Any]) -> dict[str, Any]:
     return {name: vectors["sealing"][name] for name in ("sealed", "out_of_range")}
 
 
 @cache
-def stored() -> dict[str, Any]:
+def make_vectors() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(VECTOR_FILE.read_text())
     return content
 
 
 def of(*path: str) -> bytes:
-    value: Any = stored()
+    value: Any = make_vectors()
     for name in path:
         value = value[name]
     return bytes.fromhex(value)
 
 
 def test_vectors_are_reproduced_except_sealed_reports() -> None:
-    assert make(frozen_in(stored())) == stored()
+    assert make(find_frozen(make_vectors())) == make_vectors()
 
 
 def test_sealed_reports_of_the_vectors_open() -> None:
-    case = stored()["sealing"]
+    case = make_vectors()["sealing"]
     sealed = b"".join(map(bytes.fromhex, case["sealed"]))
-    directions = stored()["manifest"]["directions"]
+    directions = make_vectors()["manifest"]["directions"]
     result = open_reports(sealed, of("sealing", "private_key"), of("manifest", "hash"), directions)
     assert result.undecodable == 0
-    assert result.reports.tolist() == stored()["reports"]["values"] == history_reports().tolist()
+    assert (
+        result.reports.tolist()
+        == make_vectors()["reports"]["values"]
+        == make_history_reports().tolist()
+    )
     assert result.reports.astype("<u4").tobytes() == of("reports", "bytes")
-    assert sum_signs(result.reports, directions).tolist() == stored()["reports"]["sums"]
+    assert sum_signs(result.reports, directions).tolist() == make_vectors()["reports"]["sums"]
     assert derive_public_key(of("sealing", "private_key")) == of("sealing", "public_key")
 
 
@@ -279,7 +287,7 @@ DECODERS_BY_KIND: dict[str, Callable[[bytes], object]] = {
 
 @pytest.mark.parametrize("kind", ["manifest", "catalogue", "model"])
 def test_well_formed_bytes_are_accepted(kind: str) -> None:
-    cases = stored()["accepted"][kind]
+    cases = make_vectors()["accepted"][kind]
     assert cases
     for case in cases:
         assert not refuses(DECODERS_BY_KIND[kind], bytes.fromhex(case["bytes"])), case["label"]
@@ -292,7 +300,7 @@ def test_shelf_is_signed_by_a_successor_of_the_pinned_key() -> None:
 
 
 def test_key_statements_lead_to_the_last_key() -> None:
-    for case in stored()["accepted"]["signed_manifest"]:
+    for case in make_vectors()["accepted"]["signed_manifest"]:
         trusted = bytes.fromhex(case["trusted"])
         opened = SignedManifest.open(bytes.fromhex(case["bytes"]), trusted)
         assert opened.key.hex() == case["then"], case["label"]
@@ -300,17 +308,21 @@ def test_key_statements_lead_to_the_last_key() -> None:
 
 @pytest.mark.parametrize("kind", DECODERS_BY_KIND)
 def test_malformed_bytes_are_refused(kind: str) -> None:
-    cases = stored()["refused"][kind]
+    cases = make_vectors()["refused"][kind]
     assert cases
     for case in cases:
         assert refuses(DECODERS_BY_KIND[kind], bytes.fromhex(case["bytes"])), case["label"]
 
 
 def test_unopened_reports_are_counted() -> None:
-    good, key, name = bytes.fromhex(stored()["sealing"]["sealed"][0]), EPOCH_KEY, signed().hash
-    for case in stored()["refused"]["sealed"]:
+    good, key, name = (
+        bytes.fromhex(make_vectors()["sealing"]["sealed"][0]),
+        EPOCH_KEY,
+        signed().hash,
+    )
+    for case in make_vectors()["refused"]["sealed"]:
         result = open_reports(bytes.fromhex(case["bytes"]) + good, key, name, 16)
-        assert result.reports.tolist() == stored()["reports"]["values"][:1], case["label"]
+        assert result.reports.tolist() == make_vectors()["reports"]["values"][:1], case["label"]
         assert result.undecodable == 1, case["label"]
 
 
@@ -324,18 +336,18 @@ def test_documentation_quotes_these_vectors() -> None:
     assert [run for run in quoted if run not in expected] == []
 
 
-def kept() -> dict[str, Any]:
+def find_kept_reports() -> dict[str, Any]:
     """Return the sealed reports of the current file if they still belong to its manifest."""
     if not VECTOR_FILE.exists():
         return seal_once()
-    frozen = frozen_in(json.loads(VECTOR_FILE.read_text()))
+    frozen = find_frozen(json.loads(VECTOR_FILE.read_text()))
     sealed = b"".join(map(bytes.fromhex, frozen["sealed"]))
     result = open_reports(sealed, EPOCH_KEY, signed().hash, 16)
-    return frozen if result.reports.tolist() == history_reports().tolist() else seal_once()
+    return frozen if result.reports.tolist() == make_history_reports().tolist() else seal_once()
 
 
 def main() -> None:
-    VECTOR_FILE.write_text(format_cases(make(kept())) + "\n")
+    VECTOR_FILE.write_text(format_cases(make(find_kept_reports())) + "\n")
 
 
 if __name__ == "__main__":

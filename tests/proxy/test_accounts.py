@@ -20,7 +20,7 @@ BACKEND = Ed25519PrivateKey.generate()
 NOW = 1_000.0
 
 
-def named(epoch: int, token: bytes | None, following: bytes | None) -> SignedManifest:
+def sign_manifest(epoch: int, token: bytes | None, following: bytes | None) -> SignedManifest:
     """Return the manifest of an epoch in which reports need tokens."""
     plain = manifest(epoch)
     terms = replace(plain.terms, accounts=True)
@@ -51,25 +51,25 @@ def is_paused(accounts: Accounts) -> bool:
 def test_token_key_is_for_one_epoch(tmp_path: Path) -> None:
     """Tokens of an epoch are made with the key that was announced for it."""
     with opened(tmp_path) as accounts:
-        accounts.follow(named(1, None, None))
+        accounts.follow(sign_manifest(1, None, None))
         first = accounts.announced_key
         assert first is not None
-        accounts.follow(named(2, None, first))
+        accounts.follow(sign_manifest(2, None, first))
         second = accounts.announced_key
         assert second not in (None, first), "named once, it is announced no more"
         element, _ = blind_token(bytes(16))
         assert accounts.check_request(request(3, element).encode()).epoch == 3
-        accounts.follow(named(3, None, first))
+        accounts.follow(sign_manifest(3, None, first))
         with pytest.raises(RefusedError):  # of the third epoch: with it an account would have two
             accounts.check_request(request(4, element).encode())
-        accounts.follow(named(4, first, second))
+        accounts.follow(sign_manifest(4, first, second))
         assert is_paused(accounts)
         foreign = Issuer(bytes(32)).public_key
-        accounts.follow(named(5, second, foreign))
+        accounts.follow(sign_manifest(5, second, foreign))
         assert not is_paused(accounts)
         with pytest.raises(RefusedError):
             accounts.check_request(request(6, element).encode())
-        accounts.follow(named(6, foreign, accounts.announced_key))
+        accounts.follow(sign_manifest(6, foreign, accounts.announced_key))
         assert is_paused(accounts)
 
 
@@ -78,8 +78,8 @@ def test_refused_token_request_is_not_evaluated(
 ) -> None:
     """Batches wait for the same lock, and one account can send any number of requests."""
     with opened(tmp_path) as accounts:
-        accounts.follow(named(1, None, None))
-        accounts.follow(named(2, None, accounts.announced_key))
+        accounts.follow(sign_manifest(1, None, None))
+        accounts.follow(sign_manifest(2, None, accounts.announced_key))
         element = blind_token(bytes(16))[0]
         assert isinstance(accounts.issue_tokens([request(3, element)])[0], bytes)
         evaluated: list[bytes] = []
@@ -95,18 +95,18 @@ def test_power_cut_while_tokens_are_issued(tmp_path: Path, monkeypatch: pytest.M
     for steps in count():
         folder, life = tmp_path / str(steps), Life(steps)
         with opened(folder) as accounts:
-            accounts.follow(named(1, None, None))
-            accounts.follow(named(2, None, accounts.announced_key))
+            accounts.follow(sign_manifest(1, None, None))
+            accounts.follow(sign_manifest(2, None, accounts.announced_key))
             shown = accounts._issuers[3].public_key
         element, finalize = blind_token(bytes(16))
         answered = False
         with suppress(PowerCut), opened(folder) as accounts:
-            accounts.follow(named(2, None, shown))
+            accounts.follow(sign_manifest(2, None, shown))
             MortalDatabase.life = life
             answered = isinstance(accounts.issue_tokens([request(3, element)])[0], bytes)
         MortalDatabase.life = Life()
         with opened(folder) as accounts:
-            accounts.follow(named(2, None, shown))
+            accounts.follow(sign_manifest(2, None, shown))
             (again,) = accounts.issue_tokens([request(3, element)])
             assert isinstance(again, bytes)
             accounts._issuers[3].check(finalize(again, shown))

@@ -41,7 +41,7 @@ def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
     return answer
 
 
-def watched(world: World, path: str) -> Answer:
+def ask_operator(world: World, path: str) -> Answer:
     """Return the answer for the operator, at the address for metrics and readiness."""
     app = build_watch(world.proxy.check_ready, world.proxy.metrics.render)
     return asyncio.run(ask(app, "GET", path))
@@ -53,7 +53,7 @@ def send(world: World, data: bytes, **more: Any) -> Answer:
     return answer
 
 
-def asks(world: World) -> str:
+def make_path(world: World) -> str:
     """Return whether a batch of the current epoch would be taken."""
     return f"/v2/batches/{world.now.hash.hex()}"
 
@@ -81,7 +81,7 @@ def test_check_request_has_the_answer_of_a_batch(make_world: MakeWorld) -> None:
     async def work(app: Starlette) -> list[tuple[int, ...]]:
         statuses = []
         for _ in range(4):
-            asked = {(await ask(app, "GET", asks(world))).status for _ in range(3)}
+            asked = {(await ask(app, "GET", make_path(world))).status for _ in range(3)}
             answer = await post(app, world.people.batch(world.now).encode())
             statuses.append((*asked, answer.status))
             clock.now += 1
@@ -93,19 +93,19 @@ def test_check_request_has_the_answer_of_a_batch(make_world: MakeWorld) -> None:
     world = make_world(max_batches=3)
     assert within(world, work, clock) == [(204, 202), (204, 202), (204, 202), (503, 503)]
     world = make_world()
-    assert get(world, asks(world)).status == 204
+    assert get(world, make_path(world)).status == 204
     assert get(world, f"/v2/batches/{'0' * 64}").status == 410, "a cache has shown another epoch"
     assert get(world, "/v2/batches/nothing").status == 404
     world.server.states.clear()  # it was set back
     world.proxy.tick()
-    assert get(world, asks(world)).status == 503
+    assert get(world, make_path(world)).status == 503
     assert send(world, b"of another epoch").status == 503, "what was paid for is not given up"
     assert get(world, "/v2/manifest").status == 200, "lists go on"
     world.server.states[1] = "open"
     world.proxy.tick()
     world.send(3)
     world.end_epoch()
-    over = get(world, asks(world))
+    over = get(world, make_path(world))
     assert over.problem()["type"] == "urn:sottovoce:closed"
     assert over.headers["cache-control"] == "no-store"
     assert get(world, "/v2/manifest").status == 200
@@ -179,8 +179,8 @@ def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
 def test_metrics_and_readiness_are_not_public(world: World) -> None:
     for path in ("/healthz", "/readyz", "/metrics"):
         assert get(world, path).status == 404
-        assert watched(world, path).status == 200
-    assert watched(world, "/v2/manifest").status == 404
+        assert ask_operator(world, path).status == 200
+    assert ask_operator(world, "/v2/manifest").status == 404
 
 
 def test_catalogue_is_compressed_if_the_client_accepts_it(world: World) -> None:
@@ -237,8 +237,8 @@ def test_requests_before_the_first_manifest_are_refused(
     world = World(tmp_path)
     world.server.reachable = False
     assert get(world, "/v2/manifest").problem()["status"] == 503
-    assert watched(world, "/readyz").status == 503
-    assert watched(world, "/healthz").status == 200
+    assert ask_operator(world, "/readyz").status == 503
+    assert ask_operator(world, "/healthz").status == 200
     assert send(world, b"anything").status == 503
     assert "no manifest" not in caplog.text
     world.store.close()
@@ -253,7 +253,7 @@ def test_metrics_are_counts_for_all(world: World) -> None:
         await post(app, world.people.batch(world.now, id=batch.id).encode())
 
     within(world, work)
-    text = watched(world, "/metrics").body.decode()
+    text = ask_operator(world, "/metrics").body.decode()
     counts = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert counts["sottovoce_proxy_batches_accepted_total"] == "2.0"
     assert counts["sottovoce_proxy_batches_waiting"] == "1.0"

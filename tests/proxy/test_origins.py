@@ -57,7 +57,7 @@ def open_world(make_world: MakeWorld) -> World:
     return make_world(origins=(SHOP, OTHER), page=Page(serve=True))
 
 
-def within(world: World, work: Callable[[Starlette], Coroutine[Any, Any, Answer]]) -> Answer:
+def run_in_app(world: World, work: Callable[[Starlette], Coroutine[Any, Any, Answer]]) -> Answer:
     async def main() -> Answer:
         async with serving(world, Clock(0)) as app:
             return await work(app)
@@ -70,28 +70,30 @@ def within(world: World, work: Callable[[Starlette], Coroutine[Any, Any, Answer]
 
 def get(world: World, path: str, origin: str | None = None, *more: tuple[str, str]) -> Answer:
     named = [] if origin is None else [("origin", origin)]
-    return within(world, lambda app: ask(app, "GET", path, headers=[*named, *more]))
+    return run_in_app(world, lambda app: ask(app, "GET", path, headers=[*named, *more]))
 
 
-def asked_before(world: World, origin: str, path: str = "/v2/batches") -> Answer:
+def send_preflight(world: World, origin: str, path: str = "/v2/batches") -> Answer:
     """Send the preflight that a browser sends before a batch."""
-    return within(world, lambda app: ask(app, "OPTIONS", path, headers=[("origin", origin), *ASKS]))
+    return run_in_app(
+        world, lambda app: ask(app, "OPTIONS", path, headers=[("origin", origin), *ASKS])
+    )
 
 
 def post(world: World, data: bytes, *headers: tuple[str, str]) -> Answer:
     length = ("content-length", str(len(data)))
-    return within(
+    return run_in_app(
         world, lambda app: ask(app, "POST", "/v2/batches", data, headers=[length, *headers])
     )
 
 
-def told(answer: Answer) -> dict[str, str]:
+def select_headers(answer: Answer) -> dict[str, str]:
     """Return the headers that concern other origins."""
     names = [name for name in answer.headers if name.startswith("access-control")]
     return {name: answer.headers[name] for name in names}
 
 
-def may_read(origin: str) -> dict[str, str]:
+def make_expected_headers(origin: str) -> dict[str, str]:
     return {
         "access-control-allow-origin": origin,
         "access-control-expose-headers": "Retry-After",
@@ -102,7 +104,7 @@ def test_named_origins_may_read_public_files(open_world: World) -> None:
     # The answer varies by origin, because a cache may keep one without an origin, or an error.
     for path in (*FILES, "/v2/models/00", "/v2/batches", "/v2/nothing"):
         plain = get(open_world, path)
-        assert told(plain) == {}
+        assert select_headers(plain) == {}
         for origin in (SHOP, OTHER, STRANGERS[0]):
             answer = get(open_world, path, origin)
             assert (answer.status, answer.body) == (plain.status, plain.body)
@@ -110,10 +112,12 @@ def test_named_origins_may_read_public_files(open_world: World) -> None:
             assert varying == plain.headers["vary"].split(", ")
             assert "Origin" in varying
             assert ("Accept-Encoding" in varying) is (path == NAMES)
-            assert told(answer) == ({} if origin in STRANGERS else may_read(origin))
+            assert select_headers(answer) == (
+                {} if origin in STRANGERS else make_expected_headers(origin)
+            )
         if path in FILES:
             had = get(open_world, path, SHOP, ("if-none-match", plain.headers["etag"]))
-            assert (had.status, told(had)) == (304, may_read(SHOP))
+            assert (had.status, select_headers(had)) == (304, make_expected_headers(SHOP))
 
 
 def test_other_origins_get_no_headers(open_world: World) -> None:
@@ -122,19 +126,19 @@ def test_other_origins_get_no_headers(open_world: World) -> None:
             named = [("origin", origin)]
             for path in FILES:
                 answer = await ask(app, "GET", path, headers=named)
-                assert (answer.status, told(answer)) == (200, {}), origin
+                assert (answer.status, select_headers(answer)) == (200, {}), origin
             answer = await ask(app, "OPTIONS", "/v2/batches", headers=[*named, *ASKS])
-            assert (answer.status, told(answer)) == (405, {}), origin
+            assert (answer.status, select_headers(answer)) == (405, {}), origin
         return answer
 
-    within(open_world, work)
+    run_in_app(open_world, work)
 
 
 def test_preflight_of_a_batch(open_world: World) -> None:
-    answer = asked_before(open_world, SHOP)
+    answer = send_preflight(open_world, SHOP)
     assert (answer.status, answer.body) == (204, b"")
-    assert told(answer) == {
-        **may_read(SHOP),
+    assert select_headers(answer) == {
+        **make_expected_headers(SHOP),
         "access-control-allow-methods": "POST",
         "access-control-allow-headers": "content-type",
         "access-control-max-age": "0",
@@ -144,8 +148,8 @@ def test_preflight_of_a_batch(open_world: World) -> None:
 
 def test_preflight_of_other_paths_is_not_answered(open_world: World) -> None:
     for path in (*FILES, "/v2/nothing"):
-        assert asked_before(open_world, SHOP, path).status in (404, 405)
-    bare = within(
+        assert send_preflight(open_world, SHOP, path).status in (404, 405)
+    bare = run_in_app(
         open_world, lambda app: ask(app, "OPTIONS", "/v2/batches", headers=[("origin", SHOP)])
     )
     assert bare.status == 405
@@ -154,9 +158,9 @@ def test_preflight_of_other_paths_is_not_answered(open_world: World) -> None:
 @pytest.mark.parametrize("path", ["/", "/sw.js", "/page/page.js", "/healthz"])
 def test_page_is_not_readable_from_other_origins(open_world: World, path: str) -> None:
     answer = get(open_world, path, SHOP)
-    assert told(answer) == {}
+    assert select_headers(answer) == {}
     assert "Origin" not in answer.headers.get("vary", "")
-    assert asked_before(open_world, SHOP, path).status in (404, 405)
+    assert send_preflight(open_world, SHOP, path).status in (404, 405)
 
 
 def test_origins_may_read_every_answer_to_a_batch(open_world: World) -> None:
@@ -171,12 +175,12 @@ def test_origins_may_read_every_answer_to_a_batch(open_world: World) -> None:
         (batch.encode() + b"x", 413),
     ):
         answer = post(open_world, data, *from_shop)
-        assert (answer.status, told(answer)) == (status, may_read(SHOP))
+        assert (answer.status, select_headers(answer)) == (status, make_expected_headers(SHOP))
     open_world.clock.now = OPENS - 1
     early = post(open_world, people.batch(now).encode(), *from_shop)
     assert (early.status, early.headers["retry-after"]) == (503, "5")
-    assert told(early) == may_read(SHOP)
-    assert told(get(open_world, "/v2/models/00", SHOP)) == may_read(SHOP)
+    assert select_headers(early) == make_expected_headers(SHOP)
+    assert select_headers(get(open_world, "/v2/models/00", SHOP)) == make_expected_headers(SHOP)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +208,10 @@ def test_origin_decides_whether_a_batch_is_taken(
     data = open_world.people.batch(open_world.now).encode()
     answer = post(open_world, data, *headers, ("content-type", "text/plain"))
     assert answer.status == status
-    asks = within(open_world, lambda app: ask(app, "POST", "/v2/tokens", headers=headers))
+    asks = run_in_app(open_world, lambda app: ask(app, "POST", "/v2/tokens", headers=headers))
     assert asks.status == {202: 400}.get(status, status), "nor do they use up what an address may"
     if status == 403:
-        assert told(answer) == {}
+        assert select_headers(answer) == {}
         assert metric(open_world, 'batches_refused_total{reason="http"}') == 1
 
 

@@ -37,7 +37,7 @@ PLACES: dict[str, Any] = {
 }
 
 
-def names(kind: Any) -> set[str]:
+def list_names(kind: Any) -> set[str]:
     return {field.name for field in fields(kind)}
 
 
@@ -46,7 +46,7 @@ def test_every_field_is_in_the_example(kind: type) -> None:
     assert is_dataclass(kind)
     text = EXAMPLE.read_text()
     named = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
-    assert names(kind) <= named | set(re.findall(r"^\[(\w+)\]", text, re.MULTILINE))
+    assert list_names(kind) <= named | set(re.findall(r"^\[(\w+)\]", text, re.MULTILINE))
 
 
 def test_every_commented_line_of_the_example_is_valid(tmp_path: Path) -> None:

@@ -106,13 +106,13 @@ def test_epoch_signed_by_another_key_is_not_served(world: World) -> None:
         world.reopen()
 
 
-def full(world: World) -> None:
+def fill_disk(world: World) -> None:
     for database in databases(world):
         (pages,) = database.row("PRAGMA page_count")
         database.rows(f"PRAGMA max_page_count = {pages + 3}")
 
 
-def roomy(world: World) -> None:
+def free_disk(world: World) -> None:
     for database in databases(world):
         database.rows("PRAGMA max_page_count = 1000000")
 
@@ -122,7 +122,7 @@ def read_only(world: World) -> None:
         database.rows("PRAGMA query_only = ON")
 
 
-def writable(world: World) -> None:
+def make_writable(world: World) -> None:
     for database in databases(world):
         database.rows("PRAGMA query_only = OFF")
 
@@ -141,8 +141,8 @@ def send_for_ever(world: World) -> None:
 @pytest.mark.parametrize(
     ("spoil", "mend", "advice"),
     [
-        (full, roomy, _ADVICE_BY_ERROR["SQLITE_FULL"]),
-        (read_only, writable, _ADVICE_BY_ERROR["SQLITE_READONLY"]),
+        (fill_disk, free_disk, _ADVICE_BY_ERROR["SQLITE_FULL"]),
+        (read_only, make_writable, _ADVICE_BY_ERROR["SQLITE_READONLY"]),
     ],
 )
 def test_disk_that_cannot_be_written(

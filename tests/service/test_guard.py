@@ -36,13 +36,13 @@ def capped() -> Iterator[Service]:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def expect_within(seconds: float) -> Iterator[None]:
     begun = time.monotonic()
     yield
     assert time.monotonic() - begun < seconds
 
 
-def sent(connection: socket.socket, data: bytes) -> bool:
+def try_to_send(connection: socket.socket, data: bytes) -> bool:
     """Send data, and return whether this was possible."""
     try:
         connection.sendall(data)
@@ -65,11 +65,11 @@ def is_quiet(connection: socket.socket) -> bool:
     return False
 
 
-def status_of(service: Service, data: bytes, source: str = "127.0.0.1") -> int:
+def request_status(service: Service, data: bytes, source: str = "127.0.0.1") -> int:
     """Return the status of one request on a connection of its own."""
     connection = service.connect(source)
-    sent(connection, data)
-    head, _, body = said(connection).partition(b"\r\n\r\n")
+    try_to_send(connection, data)
+    head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
     status = int(head.split(b" ")[1])
     if status >= 400:
         assert json.loads(body)["status"] == status
@@ -95,7 +95,7 @@ def request(path: str, *headers: str, method: str = "GET") -> bytes:
     ],
 )
 def test_invalid_header_is_answered(capped: Service, data: bytes, status: int) -> None:
-    assert status_of(capped, data) == status
+    assert request_status(capped, data) == status
 
 
 POST = request("/body", "Transfer-Encoding: chunked", method="POST")
@@ -114,11 +114,11 @@ POST = request("/body", "Transfer-Encoding: chunked", method="POST")
 def test_endless_request_is_ended(capped: Service, begin: bytes, piece: bytes) -> None:
     """Other people are served meanwhile."""
     end = time.monotonic() + 1 + SLACK
-    with capped.connect() as line, within(1 + SLACK):
-        sent(line, begin)
-        while is_quiet(line) and sent(line, piece):
-            assert status_of(capped, GET) == 200
-        while sent(line, piece):
+    with capped.connect() as line, expect_within(1 + SLACK):
+        try_to_send(line, begin)
+        while is_quiet(line) and try_to_send(line, piece):
+            assert request_status(capped, GET) == 200
+        while try_to_send(line, piece):
             assert time.monotonic() < end
 
 
@@ -133,20 +133,20 @@ def test_endless_request_is_ended(capped: Service, begin: bytes, piece: bytes) -
 def test_slow_header_and_slow_body_are_answered(capped: Service, begin: bytes) -> None:
     """They are answered although a byte comes now and then."""
     line, end = capped.connect(), time.monotonic() + 1 + SLACK
-    with within(1 + SLACK):
-        sent(line, begin)
-        while is_quiet(line) and sent(line, b"1"):
+    with expect_within(1 + SLACK):
+        try_to_send(line, begin)
+        while is_quiet(line) and try_to_send(line, b"1"):
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert said(line).startswith(b"HTTP/1.1 408 ")
+        assert read_to_end(line).startswith(b"HTTP/1.1 408 ")
 
 
 def test_silent_and_idle_connections_are_closed(capped: Service) -> None:
     silent, idle = capped.connect(), capped.connect()
-    with within(SLACK):
-        sent(idle, request("/hello"))
-        assert said(idle).startswith(b"HTTP/1.1 200 ")
-        assert said(silent) == b""
+    with expect_within(SLACK):
+        try_to_send(idle, request("/hello"))
+        assert read_to_end(idle).startswith(b"HTTP/1.1 200 ")
+        assert read_to_end(silent) == b""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8")
@@ -159,17 +159,17 @@ def test_silent_connections_do_not_block_others(capped: Service, addresses: int)
             for n in range(3 * PLACES if addresses > 1 else 2 * PLACES_OF_ADDRESS)
         ]
         for source in ("127.0.0.1", "127.0.1.1"):
-            with within(SLACK):
-                assert status_of(capped, GET, source) == 200
+            with expect_within(SLACK):
+                assert request_status(capped, GET, source) == 200
         wait_until(lambda: not is_quiet(silent[0]), "the first to be closed")
 
 
 def test_connection_has_one_request_at_a_time(capped: Service) -> None:
     """Thousands of requests that are sent at once would all be held in memory."""
     line = capped.connect()
-    with within(SLACK):
-        sent(line, request("/hello") * 1000)
-        answer = said(line)
+    with expect_within(SLACK):
+        try_to_send(line, request("/hello") * 1000)
+        answer = read_to_end(line)
     assert answer.count(b"HTTP/1.1 200 OK") == 1
     assert b"connection: close" in answer
 
@@ -178,8 +178,8 @@ def test_body_of_unknown_length_is_limited(capped: Service) -> None:
     # The limit is the same number of bytes, however they are cut.
     begin = request("/body", "Transfer-Encoding: chunked", "Connection: close", method="POST")
     pieces = b"".join(b"%x\r\n%s\r\n" % (n, b"x" * n) for n in (1, 6, 153))
-    assert status_of(capped, begin + pieces + b"0\r\nX-Trailer: 1\r\n\r\n") == 200
-    assert status_of(capped, begin + pieces + b"1\r\nx\r\n0\r\n\r\n") == 413
+    assert request_status(capped, begin + pieces + b"0\r\nX-Trailer: 1\r\n\r\n") == 200
+    assert request_status(capped, begin + pieces + b"1\r\nx\r\n0\r\n\r\n") == 413
 
 
 GET = b"GET /hello HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
@@ -187,7 +187,7 @@ GET = b"GET /hello HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc is Linux's")
 
 
-def said(connection: socket.socket) -> bytes:
+def read_to_end(connection: socket.socket) -> bytes:
     """Return all that the peer sends until it closes or breaks the connection."""
     data = b""
     with connection, suppress(ConnectionError):
@@ -196,14 +196,16 @@ def said(connection: socket.socket) -> bytes:
     return data
 
 
-def turned_away(service: Service) -> dict[str, int]:
+def count_rejections(service: Service) -> dict[str, int]:
     connection = service.connect(watch=True)
     connection.sendall(GET.replace(b"/hello", b"/metrics"))
-    counts = re.findall(r'turned_away_total\{reason="(\w+)"\} (\d+)', said(connection).decode())
+    counts = re.findall(
+        r'turned_away_total\{reason="(\w+)"\} (\d+)', read_to_end(connection).decode()
+    )
     return {reason: int(count) for reason, count in counts}
 
 
-def few_descriptors() -> None:
+def reduce_descriptors() -> None:
     """Reduce the limit in the child process, as a system with tight limits starts it."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 290))
 
@@ -211,13 +213,13 @@ def few_descriptors() -> None:
 @needs_proc
 def test_file_descriptors_suffice_for_all_places(start: Callable[..., Service]) -> None:
     # The limit is raised, and there are fewer places than files, so that nobody is locked out.
-    service = start("0", "0", "connections_per_address=0", preexec_fn=few_descriptors)
+    service = start("0", "0", "connections_per_address=0", preexec_fn=reduce_descriptors)
     with ExitStack() as silent:
         for _ in range(300):
             silent.enter_context(service.connect())
         connection = service.connect()
         connection.sendall(GET)
-        assert said(connection).startswith(b"HTTP/1.1 200 ")
+        assert read_to_end(connection).startswith(b"HTTP/1.1 200 ")
     limits = Path(f"/proc/{service.process.pid}/limits").read_text()
     (files,) = [line.split()[3:5] for line in limits.splitlines() if "open files" in line]
     assert files == ["290", "290"]
@@ -252,18 +254,18 @@ def test_rejections_are_counted_by_reason(start: Callable[..., Service]) -> None
     nobody = {"full": 0, "displaced": 0, "late": 0, "unreadable": 0}
     connection = service.connect()
     connection.sendall(GET)
-    assert said(connection).startswith(b"HTTP/1.1 200 ")
-    assert turned_away(service) == nobody
+    assert read_to_end(connection).startswith(b"HTTP/1.1 200 ")
+    assert count_rejections(service) == nobody
     with service.connect() as half, service.connect() as silent:
         half.sendall(b"GET /hello HTTP/1.1\r\nX: ")
         assert half.recv(100).startswith(b"HTTP/1.1 408 ")
         assert silent.recv(1) == b""
-    assert turned_away(service) == nobody | {"late": 1}, "who says nothing is not late"
+    assert count_rejections(service) == nobody | {"late": 1}, "who says nothing is not late"
     for wrong in (b"no HTTP\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 2**15 + b"\r\n\r\n"):
         connection = service.connect()
         connection.sendall(wrong)
-        assert said(connection).startswith(b"HTTP/1.1 4")
-    assert turned_away(service) == nobody | {"late": 1, "unreadable": 2}
+        assert read_to_end(connection).startswith(b"HTTP/1.1 4")
+    assert count_rejections(service) == nobody | {"late": 1, "unreadable": 2}
 
 
 def test_connections_without_a_place_are_counted(
@@ -285,7 +287,7 @@ def test_connections_without_a_place_are_counted(
         with suppress(ConnectionError):
             assert late.recv(1) == b""
         nobody = {"late": 0, "unreadable": 0}
-        assert turned_away(service) == nobody | {"full": 1, "displaced": 8}
+        assert count_rejections(service) == nobody | {"full": 1, "displaced": 8}
         process.stdin.write("go on\n" * 8)
         process.stdin.flush()
     assert service.end()[0] == 0

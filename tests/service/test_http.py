@@ -28,7 +28,7 @@ def fetch(path: str, headers: Iterable[tuple[str, str]] = (), method: str = "GET
 MOST = 100
 
 
-def app_raising(error: BaseException | None = None) -> Starlette:
+def make_raising_app(error: BaseException | None = None) -> Starlette:
     async def endpoint(request: Request) -> Response:
         body = await read_body(request.scope, request.receive, MOST)
         if error is not None:
@@ -57,7 +57,7 @@ def call(
 
 
 def post(*pieces: bytes, length: str | bytes | None = None) -> Answer:
-    return call(app_raising(), pieces, length=length)
+    return call(make_raising_app(), pieces, length=length)
 
 
 def is_problem(answer: Answer, status: int) -> dict[str, Any]:
@@ -77,14 +77,14 @@ def test_too_long_body_is_refused(length: str | None) -> None:
 
 def test_endless_body_is_refused_while_it_is_read() -> None:
     pieces = itertools.count()
-    is_problem(call(app_raising(), (b"a" * 10 for _ in pieces)), 413)
+    is_problem(call(make_raising_app(), (b"a" * 10 for _ in pieces)), 413)
     assert next(pieces) == MOST / 10 + 1
 
 
 @pytest.mark.parametrize("length", ["101", "9" * 18, "9" * 19, "9" * 5_000, "0" * 5_000])
 def test_body_that_declares_too_much_is_not_read(length: str) -> None:
     pieces = iter([b"a"])
-    is_problem(call(app_raising(), pieces, length=length), 413)
+    is_problem(call(make_raising_app(), pieces, length=length), 413)
     assert next(pieces) == b"a"
 
 
@@ -97,7 +97,7 @@ def test_length_that_is_not_a_number_is_refused(length: str | bytes) -> None:
 
 
 def test_closed_connection_is_not_an_internal_error() -> None:
-    answer = call(app_raising(), [b"a"], length="2", hang_up=True)
+    answer = call(make_raising_app(), [b"a"], length="2", hang_up=True)
     assert (answer.status, answer.body) == (400, b"")
 
 
@@ -119,14 +119,14 @@ KINDS: dict[type[Exception], str] = {
 
 @pytest.mark.parametrize("kind", STATUS)
 def test_client_error_has_its_reason(kind: type[Exception]) -> None:
-    content = is_problem(call(app_raising(kind("the epoch is over"))), STATUS[kind])
+    content = is_problem(call(make_raising_app(kind("the epoch is over"))), STATUS[kind])
     assert content["detail"] == "the epoch is over"
     assert content["type"] == KINDS.get(kind, "about:blank")
 
 
 @pytest.mark.parametrize("kind", [errors.StoreError, errors.UnavailableError])
 def test_server_error_has_no_details(kind: type[Exception]) -> None:
-    answer = call(app_raising(kind("disk of /srv is full")))
+    answer = call(make_raising_app(kind("disk of /srv is full")))
     is_problem(answer, 503)
     assert answer.headers["retry-after"] == "5"
     assert b"/srv" not in answer.body
@@ -134,7 +134,7 @@ def test_server_error_has_no_details(kind: type[Exception]) -> None:
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyError, errors.LedgerError])
 def test_unexpected_error_has_no_details(kind: type[Exception]) -> None:
-    answer = call(app_raising(kind("the secret of the operator")))
+    answer = call(make_raising_app(kind("the secret of the operator")))
     is_problem(answer, 500)
     assert b"secret" not in answer.body
     assert b"Traceback" not in answer.body
@@ -146,7 +146,7 @@ def test_every_error_class_becomes_a_problem() -> None:
 
     for kind in below(errors.SottovoceError):
         # Other arguments of its constructor.
-        answer = call(app_raising(kind.__new__(kind, "x")))
+        answer = call(make_raising_app(kind.__new__(kind, "x")))
         assert is_problem(answer, answer.status)["status"] >= 400
 
 

@@ -23,19 +23,19 @@ class Somebody:
         self.gave_way = True
 
 
-def entering(places: ConnectionLimiter, *people: Somebody) -> list[bool]:
+def add_people(places: ConnectionLimiter, *people: Somebody) -> list[bool]:
     return [places.add(person, person.address) for person in people]
 
 
 def test_connection_with_a_complete_request_is_not_closed() -> None:
     places = ConnectionLimiter(2, 0)
     busy = [Somebody() for _ in range(2)]
-    entering(places, *busy)
+    add_people(places, *busy)
     for person in busy:
         places.set_working(person)
-    assert entering(places, Somebody()) == [False]
+    assert add_people(places, Somebody()) == [False]
     places.remove(busy[0])
-    assert entering(places, Somebody()) == [True]
+    assert add_people(places, Somebody()) == [True]
     assert not any(person.gave_way for person in busy)
 
 
@@ -44,15 +44,15 @@ def test_address_at_its_limit_does_not_affect_others() -> None:
     many = [Somebody() for _ in range(5)]
     lone_person = Somebody("192.0.2.2")
     neighbours = [Somebody(f"2001:db8::{n}") for n in range(3)]
-    assert all(entering(places, lone_person, *many, *neighbours))
+    assert all(add_people(places, lone_person, *many, *neighbours))
     assert [person.gave_way for person in (lone_person, *many)] == [False] + [True] * 3 + [
         False
     ] * 2
     assert [person.gave_way for person in neighbours] == [True, False, False]
     busy = ConnectionLimiter(100, 1)
-    entering(busy, many[0])
+    add_people(busy, many[0])
     busy.set_working(many[0])
-    assert entering(busy, Somebody(), lone_person) == [False, True]
+    assert add_people(busy, Somebody(), lone_person) == [False, True]
 
 
 @given(

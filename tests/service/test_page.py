@@ -48,7 +48,7 @@ def app() -> Starlette:
     return Starlette(routes=build_page_routes(KEY, Page()))
 
 
-def packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
+def fetch_packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
     answer = asyncio.run(ask(app, "GET", path, headers=[(b"accept-encoding", encoding)]))
     assert answer.status == 200, path
     return answer
@@ -56,12 +56,12 @@ def packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
 
 def test_index_names_existing_files_only(app: Starlette) -> None:
     # It has no inline script, style or handler, which the policy would stop.
-    text = packed(app, "/").body.decode()
+    text = fetch_packed(app, "/").body.decode()
     named = set(re.findall(r'(?:src|href)="([^"#]+)"', text))
     assert {"/page/page.js", "/page/style.css"} <= named
     for path in named:
         assert path.startswith("/page/"), path
-        assert packed(app, path).body
+        assert fetch_packed(app, path).body
     assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text)
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text))
 
@@ -111,7 +111,7 @@ def get(
     return asyncio.run(ask(app, method, path, headers=headers))
 
 
-def expected(name: str) -> bytes:
+def fill_expected_page(name: str) -> bytes:
     filled = ASSETS[name][0].replace(b"{{key}}", KEY.hex().encode())
     for place, value in ((b"statement", b""), (b"notice", b"")):
         filled = filled.replace(b"{{" + place + b"}}", value)
@@ -122,7 +122,7 @@ def expected(name: str) -> bytes:
 def test_every_file_with_every_header(assets: Path, name: str) -> None:
     path = PATHS.get(name, f"/page/{name}")
     answer = get(assets, path)
-    assert (answer.status, answer.body) == (200, expected(name))
+    assert (answer.status, answer.body) == (200, fill_expected_page(name))
     permissions = answer.headers.pop("permissions-policy")
     assert answer.headers == {
         "content-security-policy": POLICY,
@@ -205,7 +205,7 @@ def test_page_names_other_origins_in_licences_only() -> None:
 
 
 def test_the_first_load_is_small(app: Starlette) -> None:
-    answers = [packed(app, path, b"gzip") for path in FIRST_LOAD]
+    answers = [fetch_packed(app, path, b"gzip") for path in FIRST_LOAD]
     assert sum(len(answer.body) for answer in answers) < MOST
     for answer in answers:
         gzip.decompress(answer.body)

@@ -21,11 +21,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.db"
 
 
-def opened(path: Path) -> Database:
+def open_database(path: Path) -> Database:
     return Database(path, TABLES)
 
 
-def names(path: Path) -> list[str]:
+def read_names(path: Path) -> list[str]:
     """Return the names that another connection sees."""
     with closing(sqlite3.connect(path)) as other:
         return [name for (name,) in other.execute("SELECT name FROM things ORDER BY name")]
@@ -33,7 +33,7 @@ def names(path: Path) -> list[str]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
 def test_only_the_owner_can_read_a_database(path: Path) -> None:
-    with closing(opened(path)):
+    with closing(open_database(path)):
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(("a.db", "a.db-shm", "a.db-wal"), 0o600)
 
@@ -43,7 +43,7 @@ def test_only_the_owner_can_read_a_database(path: Path) -> None:
     [("journal_mode", "wal"), ("synchronous", 2), ("secure_delete", 1), ("trusted_schema", 0)],
 )
 def test_every_connection_sets_the_pragmas(path: Path, pragma: str, value: object) -> None:
-    with closing(opened(path)) as database:
+    with closing(open_database(path)) as database:
         assert database.row(f"PRAGMA {pragma}") == (value,)
 
 
@@ -60,18 +60,18 @@ def add_and_fail(database: Database, error: type[BaseException]) -> None:
 
 @pytest.mark.parametrize("error", [StoreError, ValueError, KeyboardInterrupt])
 def test_error_rolls_a_transaction_back(path: Path, error: type[BaseException]) -> None:
-    with closing(opened(path)) as database:
+    with closing(open_database(path)) as database:
         with pytest.raises(error, match="things" if error is StoreError else None):
             add_and_fail(database, error)
         with database.transaction():
             database.rows("INSERT INTO things VALUES ('c')")
-        assert names(path) == ["c"]
+        assert read_names(path) == ["c"]
 
 
 def test_transaction_locks_before_it_reads(path: Path) -> None:
     """Check that nobody can write between its reading and its writing."""
     with (
-        closing(opened(path)) as one,
+        closing(open_database(path)) as one,
         closing(Database(path, TABLES, wait=0.01)) as other,
     ):
         with one.transaction():
@@ -86,10 +86,10 @@ def test_transaction_locks_before_it_reads(path: Path) -> None:
 
 
 def test_tables_are_created_once_and_keep_their_rows(path: Path) -> None:
-    with closing(opened(path)) as database:
+    with closing(open_database(path)) as database:
         database.rows("INSERT INTO things VALUES ('a')")
-    opened(path).close()
-    assert names(path) == ["a"]
+    open_database(path).close()
+    assert read_names(path) == ["a"]
 
 
 def test_failed_creation_changes_nothing(path: Path) -> None:
@@ -106,14 +106,14 @@ def test_file_of_unknown_version_is_refused_unchanged(path: Path, version: int) 
         plain.execute(f"PRAGMA user_version = {version}")
     before = path.read_bytes()
     with pytest.raises(StoreError):
-        opened(path)
+        open_database(path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_many_connections_open_a_new_file_at_once(path: Path) -> None:
     def work(_: int) -> int:
-        with closing(opened(path)) as database:
+        with closing(open_database(path)) as database:
             return database.version
 
     with ThreadPoolExecutor(8) as threads:
@@ -138,7 +138,7 @@ def freeze(database: Database) -> None:
 def test_error_advises_what_to_do_about_the_disk(
     path: Path, work: Callable[[Database], None], code: str
 ) -> None:
-    with closing(opened(path)) as database:
+    with closing(open_database(path)) as database:
         with pytest.raises(StoreError, match=rf"a\.db.*; {_ADVICE_BY_ERROR[code]}$"):
             work(database)
         assert database.rows("SELECT count(*) FROM sqlite_schema") == [(2,)]
@@ -148,16 +148,16 @@ def test_error_advises_what_to_do_about_the_disk(
 
 
 def test_scrub_removes_deleted_data(path: Path) -> None:
-    with closing(opened(path)) as database:
+    with closing(open_database(path)) as database:
         database.rows("INSERT INTO things VALUES ('a secret')")
         database.rows("DELETE FROM things")
-        assert b"a secret" in on_disk(path)
+        assert b"a secret" in read_disk(path)
         database.empty_log()
-        assert b"a secret" not in on_disk(path)
+        assert b"a secret" not in read_disk(path)
 
 
 def test_scrub_fails_while_another_connection_reads(path: Path) -> None:
-    with closing(opened(path)) as database, closing(sqlite3.connect(path)) as reader:
+    with closing(open_database(path)) as database, closing(sqlite3.connect(path)) as reader:
         database.rows("INSERT INTO things VALUES ('a')")
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM things").fetchall()
@@ -169,7 +169,7 @@ def test_scrub_fails_while_another_connection_reads(path: Path) -> None:
         database.empty_log()
 
 
-def on_disk(path: Path) -> bytes:
+def read_disk(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.iterdir())
 
 

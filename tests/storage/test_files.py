@@ -31,7 +31,7 @@ def _umask() -> Iterator[None]:
     os.umask(before)
 
 
-def mode_of(path: Path) -> int:
+def get_mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
@@ -52,7 +52,7 @@ def test_private_file_is_readable_by_its_owner_only(
     file = tmp_path / "result.json"
     for _ in range(2):
         write_atomically(file, b"it", private=private)
-        assert mode_of(file) == mode
+        assert get_mode(file) == mode
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a folder can be synced only there")

@@ -1,4 +1,4 @@
-"""The directions of `loudest`: rows of a Hadamard matrix within blocks of items, times one factor.
+"""The directions of `loudest`, each made of a row of a Hadamard matrix and one factor.
 
 A public permutation puts every item at a place, and b consecutive places form a block; b is a power
 of two. There are R = b ceil(M / b) places, and those beyond the M items stay empty. H is the b x b
@@ -39,7 +39,7 @@ MAX_BLOCK_SIZE = 1024
 # `transform_history` divides larger blocks into parts of this many places. It adds the items of
 # each part one by one, and then combines the parts by a transform.
 MAX_DIRECT_PLACES = 128
-# Numbers that are added at once. They take some megabytes.
+# The largest number of values that are added at once. They take some megabytes.
 NUMBERS_PER_PIECE = 1 << 20
 
 
@@ -101,7 +101,7 @@ class Blocks:
         return walsh.transform(in_blocks, 1).reshape(laid.shape).astype(np.float32)
 
     def compute_history_weights(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Return how much `s_i e_i` changes because item i is touched, for each history entry.
+        """Return for each history entry, item i, how much `s_i e_i` changes because it is touched.
 
         The change is `s_i ((1 + alpha) - alpha x.v_i)`.
         """

@@ -83,8 +83,8 @@ class Mechanism(ABC):
     preset_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of this mechanism's preset that differ from the defaults of `training.Settings`."""
     asks_for_names: ClassVar[bool] = False
-    """Whether reports name items. Then they are made of the items that a person touched last, and
-    the first column of the item matrix is the share of each item among the names."""
+    """Whether reports name items. Such reports are made from the items that a person touched last,
+    and the first column of the item matrix is the share of each item among the names."""
     is_planned: ClassVar[bool] = True
     """Whether the planner chooses factors and alpha if there is no budget."""
 
@@ -253,7 +253,7 @@ def compute_sign_densities(lean: Float32) -> Float32:
 def count_reports(reports: UInt32, n_directions: int) -> Int64:
     """Return how often each report `index << 1 | bit` occurs: two numbers for each direction."""
     counts = np.bincount(reports.ravel(), minlength=2 * n_directions)
-    # `bincount` grows to the largest report that it sees.
+    # The result of `bincount` becomes longer if a report is too large.
     if len(counts) > 2 * n_directions:
         raise SettingsError(f"a report must name a direction up to {n_directions - 1}")
     return counts.astype(np.int64)

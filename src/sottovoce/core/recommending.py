@@ -31,8 +31,8 @@ Float64 = NDArray[np.float64]
 # good. A few items do not tell which tags somebody likes, so short histories have more ridge.
 TAG_RIDGE = 0.2
 # Used instead of TAG_RIDGE in a training of names. The only column of its item matrix is the
-# popularity of items now, and should decide a list more than tags do. Chosen on the Netflix days
-# with seed 1003; 1 to 5 are as good.
+# popularity of items now, and should decide a list more than tags do. Chosen on Netflix data
+# replayed by date, with seed 1003; 1 to 5 are as good.
 TAG_RIDGE_WITH_SHARES = 2.0
 RIDGE_DOUBLING_ITEMS = 60
 
@@ -91,7 +91,7 @@ class WideModel:
             alpha: The additional weight of own items.
             regularization: Ridge of the factors.
             has_shares: Whether the first column of V is the share of each item among all names, as
-                in a training of names. Then it is the popularity.
+                in a training of names. If so, this column is used as the popularity.
         """
         learnt = np.asarray(V.any(axis=1))
         wide = fill_new_items(V.astype(np.float64), learnt, tags)
@@ -201,7 +201,7 @@ def fill_new_items(V: Float64, learnt: NDArray[np.bool_], tags: Tags) -> Float64
 
 @dataclass(frozen=True, eq=False)
 class Taste:
-    """One person's history applied to a model, which gives a score and reasons for every item."""
+    """A model and one person's history, which together give every item a score and reasons."""
 
     model: WideModel
     tags: Tags

@@ -108,7 +108,7 @@ def _collect_bands(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
     for kind, number_by_row in numbers.items():
         values = list(number_by_row.values())
         ascending, n = sorted(values), BANDS_PER_NUMBER
-        # Equal quantiles make one band.
+        # A band begins at each quantile; quantiles that are equal begin only one band.
         edges = sorted({ascending[band * len(ascending) // n] for band in range(n)})
         bands: list[list[int]] = [[] for _ in edges]
         ends = np.searchsorted(edges, values, side="right")
@@ -159,5 +159,5 @@ def _round_edge(before: float, first: float) -> float:
 
 
 def _format_number(number: float) -> str:
-    """Format a number; whole ones, such as years, without a decimal point."""
+    """Format a number, without a decimal point if it is whole, such as a year."""
     return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"

@@ -265,7 +265,7 @@ def _binomial(n: int, p: float, spread: float) -> tuple[Int64, Float64]:
     """Return values and probabilities of Bin(n, p), without tails of at most 2 e^-spread."""
     if p == 1 or n == 0:
         return np.array([n]), np.ones(1)
-    # Bernstein's inequality.
+    # The width follows from Bernstein's inequality.
     width = spread / 3 + sqrt(spread**2 / 9 + 2 * spread * n * p * (1 - p))
     values = np.arange(max(0, ceil(n * p - width)), min(n, floor(n * p + width)) + 1)
     steps = np.log((float(n) - values[:-1]) / values[1:] * (p / (1 - p)))

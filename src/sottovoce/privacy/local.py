@@ -1,10 +1,11 @@
 """The local epsilon, which holds even if every report can be traced to its sender.
 
 Pure composition (delta 0) gives eps times the number of reports. At a delta above 0 the exact
-epsilon is smaller. It compares the true history with any other. A report has a privacy loss of +eps
-if it names a direction that is loud for the true history. The loss is -eps if the direction is loud
-for the other history, and 0 otherwise. The loss of a training is the sum over its reports. All
-values of this sum are enumerated; if there are too many, a bound by Renyi divergence is used.
+epsilon is smaller. The exact epsilon compares the true history with any other. A report has a
+privacy loss of +eps if it names a direction that is loud for the true history. The loss is -eps if
+the direction is loud for the other history, and 0 otherwise. The loss of a training is the sum over
+its reports. All values of this sum are enumerated; if there are too many, a bound by Renyi
+divergence is used.
 """
 
 from functools import lru_cache
@@ -18,8 +19,9 @@ from sottovoce.privacy.events import COIN_RHO, Reporting, check_delta
 
 Float64 = NDArray[np.float64]
 
-# The most reports for which the exact epsilon is computed, which then takes seconds and less than a
-# gigabyte. The limit for reports that are one sign is higher, because their loss is never 0.
+# The largest numbers of reports for which the exact epsilon is computed. It then takes seconds and
+# less than a gigabyte. The limit for reports of one sign (rho = 1/2) is higher, because their loss
+# is never 0.
 MAX_SIGN_REPORTS = 10**7
 MAX_OTHER_REPORTS = 10**6
 # Both tails of a binomial are counted as the largest loss. Their probability is at most
@@ -70,9 +72,9 @@ def local_epsilon(event: Reporting, delta: float) -> float:
 
 def lower_bound_epsilon(event: Reporting, delta: float) -> float:
     """Compute a lower bound of `local_epsilon` quickly, by Cantelli's inequality."""
-    # With a probability of at least 9/10, the loss exceeds L, its mean less three deviations. At
-    # epsilon = L - 1, such a loss adds more than 1 - 1/e of its probability to delta. So the
-    # delta there is above 1/2.
+    # With a probability of at least 9/10, the loss exceeds L, which is its mean minus three
+    # standard deviations. At epsilon = L - 1, a loss above L adds more than 1 - 1/e of its
+    # probability to delta. So delta is above 1/2 at this epsilon.
     if delta > 1 / 2:
         return 0.0
     up, down = _loss_probabilities(event)
@@ -82,7 +84,7 @@ def lower_bound_epsilon(event: Reporting, delta: float) -> float:
 
 
 def _bound(event: Reporting, delta: float) -> float:
-    """Bound the epsilon by steps 5 and 6 of `bound.py`. The loss of a round there is eps or 0."""
+    """Bound the epsilon by steps 5 and 6 of `bound.py`, where each loss is eps or 0."""
     weight = np.array([sum(_loss_probabilities(event))])
     terms = moments(np.array([event.epsilon]), RENYI_ORDERS) @ weight
     logs = float(event.total) * np.log1p(terms)

@@ -218,7 +218,8 @@ def iterate_outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float6
 
 def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
     """Return log(mean^c / c!) of consecutive counts, shifted so that the largest is 0."""
-    # Multinomial counts are independent Poisson counts with a fixed sum.
+    # Multinomial counts are independent Poisson counts with a fixed sum, so products of these
+    # weights are proportional to multinomial probabilities.
     logs: Float64 = np.concatenate([[0.0], np.cumsum(np.log(mean / counts[1:]))])
     logs -= logs.max()
     return logs

@@ -65,7 +65,7 @@ class Contact:
     manifest: bytes | None
     """Hash of the manifest of that epoch; None if there is no epoch."""
     crowd: Crowd | None
-    """State of the proxy's crowd; None until the epoch closes, when nobody may know it."""
+    """State of the proxy's crowd; None before the epoch closes, because nobody may know it then."""
     time: float
     """The time of the proxy's clock, in Unix seconds."""
     process: str | None

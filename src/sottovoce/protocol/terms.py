@@ -37,8 +37,8 @@ MAX_CLIENTS = 10_000_000
 # `min_clients` may grow by this factor without asking the owner again.
 MAX_CROWD_GROWTH = 10
 TRAINING_ID_BYTES = 16
-# The terms give two examples: how often a report that is linked to its sender is true, for an item
-# that this share of people would name.
+# The terms say how often a name is true if the report is linked to its sender. They give one
+# example for each of these shares of people who would give the same name.
 NAME_SHARES = (0.01, 0.0001)
 # Sentences for the owner. The browser client uses the same ones.
 ACCOUNTS_SENTENCE = "each with an account of its own; your devices share what yours may send"

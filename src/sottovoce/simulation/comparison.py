@@ -104,7 +104,7 @@ def evaluate(
 
 
 class _Scores:
-    """A model's scores, checked, and asked for by one thread at a time."""
+    """A scorer that checks the scores of a model, and calls the model from one thread at a time."""
 
     def __init__(self, model: Any, histories: Histories):
         self._n_items = histories.n_items
@@ -134,7 +134,7 @@ class _Scores:
 
 
 def _request_lists(model: Any, histories: Histories, length: int) -> NDArray[np.int32]:
-    """Return the lists of everybody, N x length, -1 where there are no more items."""
+    """Return everybody's lists, N x length; lists with fewer items are filled up with -1."""
     lists, matrix = np.full((histories.n_users, length), -1, np.int32), histories.to_csr()
     for begin in range(0, histories.n_users, PEOPLE_PER_REQUEST):
         users = np.arange(begin, min(begin + PEOPLE_PER_REQUEST, histories.n_users))

@@ -112,7 +112,7 @@ def build_engine(
     n_people = resample or parts.n_users
     is_small = name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings)
     # Names are drawn in one pass of numpy over all people, so no engine has a kernel for them. Ray
-    # divides the people among its processes all the same.
+    # still divides the people among its processes.
     if is_small or (settings.asks_for_names and name in COMPILED_ENGINES):
         package = load_engine_package("reference")
         engine_options = package.Options()
@@ -123,7 +123,8 @@ def build_engine(
 def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
     """Return whether `auto` uses the reference engine.
 
-    It does for small trainings, and if the cpu engine has no numba or no kernel for the mechanism.
+    It does so if the training is small, if numba is not installed, or if the cpu engine has no
+    kernel for the mechanism.
     """
     compiles = find_spec("numba") and has_kernel(
         f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism

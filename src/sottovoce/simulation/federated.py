@@ -337,8 +337,8 @@ class FederatedMF:
             known_tags = make_empty_tags(histories.n_items) if tags is None else tags
             fit_test = FitTest(histories, hidden, known_tags, settings)
         file = None if checkpoint is None else Path(checkpoint)
-        # The fingerprint prevents that a checkpoint of other data is continued. It is needed only
-        # with a file.
+        # The fingerprint prevents a training from continuing a checkpoint of other data. It is
+        # needed only with a file.
         identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
         log = TrainingLog.open(settings, histories.n_items, file, identity, start)
         refresh_metrics(log, fit_test)
@@ -588,7 +588,7 @@ class FederatedMF:
         return make_device_model(self.item_factors, self.settings, self._get_tags(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DEFAULT_DELTA) -> PrivacyReport:
-        """Return what training costs each person.
+        """Return the privacy report, which says what the training costs each person.
 
         Args:
             clients: How many people take part in an epoch; by default as many as in the smallest

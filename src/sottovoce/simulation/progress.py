@@ -16,7 +16,7 @@ from sottovoce.simulation.files import compute_fingerprint
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
 from sottovoce.training import Settings
 
-# The field of an epoch's record for the fingerprint of the test that its metrics were measured on.
+# The field of an epoch's record that has the fingerprint of the test used for its metrics.
 TEST_FIELD = "tested"
 
 

@@ -93,7 +93,7 @@ def _multiply(a: RandomWords, b: int) -> tuple[RandomWords, RandomWords]:
     b_low, b_high = np.uint64(b & 0xFFFFFFFF), np.uint64(b >> 32)
     low, middle = a_low * b_low, a_high * b_low
     cross = a_low * b_high + (low >> _HALF_BITS)
-    # No sum overflows: the product of two 32-bit halves is below 2^64 by enough to add two more.
+    # No sum overflows: a product of two 32-bit halves plus two more halves is at most 2^64 - 1.
     middle = middle + (cross & _LOW_HALF)
     high = a_high * b_high + (cross >> _HALF_BITS) + (middle >> _HALF_BITS)
     return high, (middle << _HALF_BITS) | (low & _LOW_HALF)

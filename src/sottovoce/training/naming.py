@@ -1,4 +1,4 @@
-"""The plan of a training of names: the number of reports, their epsilon, dummies and the memory."""
+"""The plan of a training of names: number and epsilon of reports, dummies, and the half-life."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from sottovoce.training.budget import (
 from sottovoce.training.settings import Settings
 
 # The turns of a person are spread over at least this many epochs. Otherwise most reports of an
-# epoch would come from people who have just joined, and they are not representative.
+# epoch would come from people who have just joined and are not representative.
 MIN_NAMING_EPOCHS = 20
 # The half-life of names, in epochs, by the smallest number of reports in an epoch. With fewer
-# reports in an epoch, earlier epochs must count more. Chosen on the Netflix days with seeds 1003
-# and 1004 (lab/docs/report.md).
+# reports in an epoch, earlier epochs must count more. Chosen on Netflix data replayed by date, with
+# seeds 1003 and 1004 (lab/docs/report.md).
 HALF_LIVES = ((300.0, 0.5), (100.0, 1.0), (0.0, 2.0))
-# Reports that an epoch should have, and the fewest that are worth a training. A prototype on the
-# Netflix days had HR@10 of the whole catalogue .107 with 1,000 reports, .055 with 100.
+# Reports that an epoch should have, and the fewest that are worth a training. In a prototype on
+# Netflix data replayed by date, HR@10 of the whole catalogue was 0.107 with 1,000 reports and 0.055
+# with 100.
 WANTED_REPORTS = 1_000
 MIN_USEFUL_REPORTS = 100
 # The longest epoch that a plan proposes. What people touched longer ago says too little about now.
 MAX_EPOCH_DAYS = 28
-# Approximate share of an item that is popular now among all names. A plan for a central budget
+# Approximate share that a currently popular item has among all names. A plan for a central budget
 # compares the noise of dummies with the signal of such an item.
 CHART_SHARE = 0.003
 # A plan for a central budget tries values of epsilon in these steps. None of them is below
@@ -99,7 +100,7 @@ def choose_half_life(reports: float) -> float:
 
 
 def choose_epoch_days(reports_per_day: float) -> int:
-    """Return the days of an epoch with `WANTED_REPORTS` reports, at most `MAX_EPOCH_DAYS`.
+    """Return the days in which `WANTED_REPORTS` reports come, at most `MAX_EPOCH_DAYS`.
 
     Args:
         reports_per_day: Expected number of reports in a day.

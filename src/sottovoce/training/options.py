@@ -44,7 +44,7 @@ def choose_crowd_epsilon(n_items: int) -> float:
 
 def choose_crowd_fraction(epsilon: float, n_items: int, history: float) -> float:
     """Return the loud fraction of `loudest` in a plan for a crowd."""
-    # It is a third of the usual fraction, because fewer loud directions are easier to hide.
+    # The fraction is a third of the usual one, because fewer loud directions are easier to hide.
     block = choose_block_size(epsilon, n_items, history)
     return choose_loud_fraction(epsilon, n_items, history, block) / 3
 

@@ -470,7 +470,7 @@ def _plan_central(
         plan = _plan_at_epsilon(settings.copy_with(epsilon=epsilon), budget, public, fixed)
         if plan is not None:
             return plan
-        epsilon /= 2  # a small crowd hides only small reports
+        epsilon /= 2  # a small crowd can hide only reports of a small epsilon
     raise SettingsError(
         f"not even one report of epsilon {2 * epsilon:.3g} fits a central budget of "
         f"{budget.central:g} among {public.people:,} people: name a larger budget"

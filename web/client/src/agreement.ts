@@ -22,8 +22,8 @@ export function checkTerms(accepted: Terms | null, newTerms: Terms): void {
 }
 
 /**
- * Throw a `SettingsError` unless the server still asks for these terms, or they grant no more than
- * the accepted ones.
+ * Throw a `SettingsError` if the server no longer asks for these terms. Terms that grant no more
+ * than the accepted ones are always allowed.
  *
  * The server may publish other terms while a question is displayed. A yes counts only for the
  * displayed terms, and only while the server still asks for them.

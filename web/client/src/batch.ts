@@ -115,8 +115,8 @@ export function findReportedRows(
 }
 
 /**
- * Return the title of the item that each report names, or null if it names none; null if reports do
- * not name items.
+ * Return a list with the title of the item that each report names, or null for a report that names
+ * none. If reports do not name items, return null instead of a list.
  */
 function listTitles(
   { signed, catalogue }: Reportable,

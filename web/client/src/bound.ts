@@ -41,11 +41,11 @@ interface Distribution {
 const TAIL_SHARE = 1e-3;
 /** Shares of delta to try for cutting off the largest losses. */
 const LOSS_SHARES = [0, 0.01, 0.05, 0.1, 0.4, 0.7];
-/** Relative difference up to which sizes are grouped. */
+/** Sizes that differ by at most this share are grouped. */
 const SIZE_TOLERANCE = 0.004;
 /** Ratio of neighbouring losses on the grid. */
 const GRID_RATIO = 1.025;
-/** Points of the grid besides 0 and epsilon. */
+/** Number of points of the grid besides 0 and epsilon. */
 const GRID_POINTS = 800;
 const RENYI_ORDERS = Array.from({ length: 270 }, (_, at) => 1 + 0.01 * 1.1 ** at);
 
@@ -75,7 +75,7 @@ function sumPure(groups: readonly ReportGroup[]): number {
   return groups.reduce((sum, { epsilon, rounds }) => sum + epsilon * rounds, 0);
 }
 
-/** Return the epsilon of the composed groups, at the best of the loss cuts. */
+/** Return the epsilon of the composed groups, with the best of several cuts of large losses. */
 function compose(groups: readonly ReportGroup[], delta: number): number {
   const rounds = groups.reduce((sum, group) => sum + group.rounds, 0);
   const spread = Math.log((2 * 4 * rounds) / TAIL_SHARE) - Math.log(delta);
@@ -165,7 +165,7 @@ function listBlankets(group: ReportGroup, spread: number) {
   return sizes.map(({ size, chance }) => ({ size: size + 1, chance }));
 }
 
-/** Group neighbouring sizes. The size of a group is its smallest one. */
+/** Group neighbouring sizes. The size of a group is the smallest of its sizes. */
 function groupSizes({ first, probabilities }: Distribution, spread: number) {
   const starts = groupStarts(first, first + probabilities.length - 1, spread);
   return starts.map((start, place) => {
@@ -176,7 +176,7 @@ function groupSizes({ first, probabilities }: Distribution, spread: number) {
   });
 }
 
-/** Return the probability of each group of s among this number of other reports (step 2). */
+/** Return the probability of each group of values of s, given the number of others (step 2). */
 function computeCounts(
   kind: ReportGroup,
   others: number,
@@ -214,8 +214,8 @@ class LossGrid {
   }
 
   /**
-   * Add the differences v of `most` signs, for a blanket of `size` and at least `start` loud
-   * reports.
+   * Add to the grid the losses of all differences v of `most` signs. `size` is m, `start` is the
+   * smallest s of its group, and `weight` the probability of both.
    */
   add(
     { epsilon }: ReportGroup,
@@ -267,7 +267,7 @@ function makePoints(epsilon: number): Float64Array {
   return Float64Array.of(0, ...points);
 }
 
-/** Number of points that are left of each group's grid, and the delta that is left for them. */
+/** What is left after a cut: the number of points of each group's grid, and the delta for them. */
 interface LossCut {
   readonly pointCounts: readonly number[];
   readonly delta: number;
@@ -316,8 +316,8 @@ function computeMoment(loss: number, order: number): number {
 /**
  * Return the first sizes of groups of neighbouring sizes.
  *
- * Small sizes are not grouped, because differences of signs could be as large as they are. So no t
- * comes close to 1.
+ * Small sizes are not grouped, because a difference of signs could be as large as a small size. So
+ * no t comes close to 1.
  */
 function groupStarts(first: number, last: number, spread: number): number[] {
   const starts: number[] = [];

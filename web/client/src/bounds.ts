@@ -12,15 +12,16 @@ import { ProtocolError } from "./errors.js";
 // 2. A user vector with an entry that is not finite, or larger than `MAX_USER_ENTRY`, is replaced
 // by zero (`toUsable`). Its reports are then those of a person without a history.
 //
-// So all later values are finite in float32. With |v| <= 2^20, |x| <= 2^40, alpha <= 2^10, F <= 2^8
-// and M <= 2^24, a prediction is below 2^68, a residual below 2^79, a gradient entry below 2^120,
-// and a row of a block below 2^89. The largest float32 is just below 2^128.
+// So all later values are finite in float32, whose largest number is just below 2^128. Let v be an
+// entry of V, x an entry of a user vector, F the number of factors and M the number of items. With
+// |v| <= 2^20, |x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a
+// residual below 2^79, a gradient entry below 2^120, and the value `a_r` of a row below 2^89.
 
 export const MAX_ITEMS = 2 ** 24;
 export const MAX_FACTORS = 2 ** 8;
 /**
- * Maximum number of items of a history; the latest ones stay. `computeLead` includes the time to
- * read that many.
+ * Maximum number of items of a history. A longer history loses its earliest items. The lead (see
+ * `computeLead`) is long enough to read a history of this length.
  */
 export const MAX_HISTORY_ITEMS = 100_000;
 /** Maximum of M F; the model file then has 256 MiB. */
@@ -33,8 +34,8 @@ export const MAX_ALPHA = 2 ** 10;
 export const MIN_RIDGE = 1e-12;
 export const MAX_RIDGE = 1e6;
 /**
- * Smallest |V| other than 0. So neither an entry nor a product of two entries is subnormal in
- * float32.
+ * Smallest magnitude of an entry of V other than 0. With it, neither an entry nor a product of two
+ * entries is subnormal in float32.
  */
 const MIN_ENTRY = 2 ** -60;
 const MAX_ENTRY = 2 ** 20;

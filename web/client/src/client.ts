@@ -196,7 +196,7 @@ export class Client {
     return this.#choose(this.network("pause", on));
   }
 
-  /** Set another limit of epsilon. It also covers what was spent before. */
+  /** Set another limit of epsilon. What was spent before counts towards it. */
   setLimit(limit: number): Promise<void> {
     return this.#choose(this.network("setLimit", limit));
   }

@@ -49,8 +49,8 @@ const BINARY_PLACES = 320;
 const FIXED_ONE = 1n << BigInt(BINARY_PLACES);
 
 /**
- * Return `floor(word * n / 2^64)`: a uniform integer below `n`, whose probabilities differ by at
- * most 2^-64.
+ * Return `floor(word * n / 2^64)`: a uniform integer below `n`. The probabilities of two integers
+ * differ by at most 2^-64.
  */
 export function pickBelow(word: bigint, n: bigint | number): number {
   return Number((word * BigInt(n)) >> 64n);
@@ -65,8 +65,9 @@ export function computeFlipThreshold(epsilon: number): bigint {
  * Return the threshold below which a word names a uniform one of `2 n` signed directions.
  *
  * All other words name a loud direction. Words cannot be divided exactly among `loud` or `2 n`
- * directions. So the threshold is rounded up, for the likeliest loud direction and the least likely
- * uniform one: no ratio of probabilities exceeds e^epsilon.
+ * directions, so some directions are slightly likelier. The threshold is computed for the likeliest
+ * loud direction and the least likely other one, and rounded up. So no ratio of probabilities
+ * exceeds e^epsilon.
  */
 export function computeUniformThreshold(epsilon: number, loud: number, n: number): bigint {
   const likeliest = divideRoundingUp(WORD_RANGE, BigInt(loud)) * FIXED_ONE;

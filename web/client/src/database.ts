@@ -59,7 +59,7 @@ export interface Touched {
 /**
  * The only row of `history`: all touched items in the order of recording.
  *
- * Writing this row never takes long, so no delay by it can be noticed in the network.
+ * Writing this row never takes long, so it delays no request by a time that the proxy could notice.
  */
 export interface HistoryRow {
   only: 1;
@@ -101,8 +101,8 @@ export interface ShownRow {
   bytes: Uint8Array;
   reports: readonly ReadableReport[];
   /**
-   * Title of the item that each report names, or null for a report that names none; null if reports
-   * do not name items.
+   * A list with the title of the item that each report names, or null for a report that names none.
+   * If reports do not name items, there is no list but null.
    */
   titles: readonly (string | null)[] | null;
   mechanism: string;

@@ -10,7 +10,8 @@ export const STEP_SECONDS = 0.5;
  */
 export const MIN_GAP_SECONDS = STEP_SECONDS / 2;
 /**
- * Seconds after a step up to which a request may still leave. A later one waits for the next step.
+ * A request may leave up to this many seconds after a step. A later request waits for the next
+ * step.
  */
 const MAX_LATENESS_SECONDS = 0.02;
 

@@ -121,9 +121,9 @@ function checkMechanism(manifest: Manifest): void {
   if (computeLoudFraction(manifest) > terms.loudFraction) {
     throw new ProtocolError("manifest: more directions are loud than the terms allow");
   }
-  // Fewer loud directions hide better in a crowd, but worse among dummies. With dummies, the number
-  // of loud directions must be the stated one, rounded down. Every promise already includes the
-  // loss by this rounding.
+  // With fewer loud directions, a device is hidden better in a crowd, but worse among dummies. So
+  // with dummies, the number of loud directions must be the stated one, rounded down. Every promise
+  // includes the loss by this rounding.
   const oneMore = computeLoudFraction(manifest) + 0.5 / directions;
   const minFraction = MIN_LOUD_RATIO * terms.loudFraction;
   const tooFew = oneMore <= terms.loudFraction || computeLoudFraction(manifest) < minFraction;

@@ -101,7 +101,7 @@ export class Network {
     if (on) await this.syncing.waitForSender();
   }
 
-  /** Set another limit of epsilon. It also covers what was spent before. */
+  /** Set another limit of epsilon. What was spent before counts towards it. */
   async setLimit(limit: number): Promise<void> {
     const checked = checkLimit(limit);
     await this.store.updateSettings(() => ({ limit: checked }));

@@ -23,11 +23,11 @@ const WRONG_EPOCH_TYPE = "urn:sottovoce:wrong-epoch";
 /** Seconds without a single byte after which a request is aborted. */
 const PATIENCE_SECONDS = 30;
 /**
- * Twice the patience is the time for an answer of no size; each of its bytes may take as long as at
- * this rate.
+ * Rate that decides how long an answer may take: twice the patience, plus the time that the maximum
+ * number of its bytes takes at this rate.
  *
- * Without an end, a proxy that sends a byte now and then could hold the locks of all tabs: a pause
- * or `forget` would never be finished.
+ * Without this deadline, a proxy that sends a byte now and then could keep the locks of all tabs: a
+ * pause or `forget` would never be finished.
  */
 const MIN_BYTES_PER_SECOND = 2 ** 16;
 

@@ -52,8 +52,8 @@ export async function openShelf(data: Uint8Array, trusted: Uint8Array): Promise<
  * Check that a shelf is not older than the previous one, and is not another shelf of the same
  * second.
  *
- * A shelf from more than a day ahead is also refused. A wrong clock must have signed it, and no
- * other shelf could follow it until that time.
+ * A shelf whose time is more than a day ahead is also refused. The server's clock must have been
+ * wrong, and no other shelf could follow until that time.
  */
 export function checkShelf(previous: Shelf | null, { published, hash }: Shelf): void {
   const isOutdated =
@@ -100,7 +100,7 @@ export function limitShelf(
  * whichever was signed later.
  *
  * A server signs a shelf with every manifest. So if the shelf is older than the manifest, the proxy
- * withheld a newer one.
+ * has withheld a newer shelf.
  */
 export function findListedCatalogue({ catalogue, opens }: Manifest, shelf: Shelf): Uint8Array {
   return opens > shelf.published ? catalogue : fromHex(shelf.catalogue);

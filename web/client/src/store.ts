@@ -200,8 +200,8 @@ export class Store {
   }
 
   /**
-   * Withdraw the consent, and delete all batches, so that no later choice can send one that waits.
-   * The charges stay, because it may have been sent already. `now` is in Unix seconds.
+   * Withdraw the consent, and delete all batches, so that no later choice can send a waiting batch.
+   * The charges stay, because a waiting batch may have been sent already. `now` is in Unix seconds.
    */
   withdraw(now: number): Promise<void> {
     return this.#clear(["batches", "shown"], { terms: null, limit: 0, paused: true }, now);
@@ -211,9 +211,9 @@ export class Store {
    * Delete the history, and all data that depends on it or could show which items it contained.
    *
    * The charges stay, because reports that were sent cannot be undone; charges name no items. The
-   * owner's choices and the newest epoch stay too. So do the random draws; otherwise forgetting
-   * would allow new draws. The time at which the last batch ended stays, since no token is
-   * requested soon after it. `now` is in Unix seconds.
+   * owner's choices and the newest epoch stay too. The random draws stay, because otherwise
+   * forgetting would allow new draws. The time at which the last batch ended stays, because no
+   * token may be requested soon after it. `now` is in Unix seconds.
    */
   forget(now: number): Promise<void> {
     const generation = toHex(drawSystemEntropy(GENERATION_BYTES));

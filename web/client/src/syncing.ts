@@ -2,20 +2,23 @@
  * Syncs a device with the proxy. The steps below explain why a crash or a second tab never spends
  * budget twice.
  *
- * 1. A batch that an earlier sync has left is delivered (steps 6 and 7). If the proxy does not
- * accept it now, the published files are fetched anyway (steps 2 and 3). If they belong to a later
- * epoch, the batch is dropped, because it could not be counted any more. 2. The manifest is
- * fetched. It must be signed with the trusted key, or with a successor that this key has signed. It
- * must not be older than the last one, must not differ from another manifest of its epoch, and must
- * keep to the terms that the owner accepted. 3. The model and the catalogue are fetched, compared
- * with their hashes, and stored in one transaction. 4. The ledger, the terms and random draws
- * decide whether the device takes part, and when it sends. The draws are stored. Shortly before the
- * moment of sending, the manifest is fetched again, and the proxy is asked whether it would accept
- * a batch. If the epoch is over by then, nothing is spent. 5. The worker `batches` is told to make
- * the batch (`History.make`). It reads the history, and stores the batch together with its charge
- * in one transaction (`Outbox.keep`), which checks again that nothing forbids the batch. 6. The
- * stored bytes are sent at the moment that was drawn. 7. The batch is marked as sent, and its bytes
- * are deleted.
+ * 1. A waiting batch of an earlier sync is delivered (steps 6 and 7). If the proxy does not accept
+ *    it now, the published files are fetched anyway (steps 2 and 3). If they belong to a later
+ *    epoch, the batch is dropped, because it could not be counted any more.
+ * 2. The manifest is fetched. It must be signed with the trusted key, or with a successor that this
+ *    key has signed. It must not be older than the last one, must not differ from another manifest
+ *    of its epoch, and must keep to the terms that the owner accepted.
+ * 3. The model and the catalogue are fetched, compared with their hashes, and stored in one
+ *    transaction.
+ * 4. The ledger, the terms and random draws decide whether the device takes part, and when it
+ *    sends. The draws are stored. Shortly before the moment of sending, the manifest is fetched
+ *    again, and the proxy is asked whether it would accept a batch. If the epoch is over by then,
+ *    nothing is spent.
+ * 5. The worker `batches` is told to make the batch (`History.make`). It reads the history, and
+ *    stores the batch together with its charge in one transaction (`Outbox.keep`), which checks
+ *    again that nothing forbids the batch.
+ * 6. The stored bytes are sent at the moment that was drawn.
+ * 7. The batch is marked as sent, and its bytes are deleted.
  *
  * If a batch needs a token, the draw of step 4 happens one epoch earlier, when the token is
  * requested. The request leaves at a random moment, in a visit that has sent no batch and sends
@@ -23,10 +26,10 @@
  * be busy with work that depends on the history, so nothing waits for it: if the request is not
  * ready at its moment, the next look tries again.
  *
- * So the history does not influence whether a device sends, when, how much, and what it requests
+ * So the history does not influence whether, when and how much a device sends, nor what it requests
  * before. Nothing here waits for results that are computed from the history: at the moment of
- * sending, a batch is stored or it is not. If it is not, the next check follows whole leads later.
- * Computations on the history cannot fail (see `bounds`).
+ * sending, a batch is stored or it is not. If it is not, this is checked again after whole leads
+ * (see `computeLead`). Computations on the history cannot fail (see `bounds`).
  *
  * After a crash before the end of step 5, nothing was spent and nothing was sent. After a later
  * crash, the same stored bytes are sent again, and the proxy recognises them by their id. Nothing

@@ -25,10 +25,11 @@ const MAX_CLIENTS = 10_000_000;
 /** Factor by which the required crowd may grow before the owner is asked again. */
 const MAX_CROWD_GROWTH = 10;
 /**
- * With dummies, a manifest must make at least this part of the stated loud directions loud.
+ * With dummies, a manifest must have at least this share of the loud directions that its terms
+ * state.
  *
- * It cannot always reach all of them: their number is rounded down, and depends on the number of
- * items.
+ * It cannot always have all of them, because their number depends on the number of items and is
+ * rounded down.
  */
 export const MIN_LOUD_RATIO = 0.9;
 const TRAINING_ID_BYTES = 16;

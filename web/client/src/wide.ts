@@ -17,8 +17,7 @@ import { getItemColumns, type TagColumns } from "./tags.js";
 import { factorize, solveFactorized, sumAllSquares } from "./vector.js";
 
 /**
- * Factor of the ridge of tags, which is this factor times `1 + alpha` times the mean squared length
- * of V's columns.
+ * The ridge of tags is this factor times `1 + alpha` times the mean squared length of V's columns.
  */
 const TAG_RIDGE_SCALE = 0.2;
 /**
@@ -27,8 +26,8 @@ const TAG_RIDGE_SCALE = 0.2;
  */
 const TAG_RIDGE_SCALE_WITH_SHARES = 2;
 /**
- * Scale of the ridge by the length of the history: the ridge is multiplied by 1 + TAG_RIDGE_ITEMS /
- * length.
+ * For a history of `length` items, the ridge of tags is multiplied by `1 + TAG_RIDGE_ITEMS /
+ * length`.
  *
  * A short history does not show which tags its owner likes.
  */
@@ -45,7 +44,7 @@ export interface WideModel {
   readonly hasShares: boolean;
   /** Popularity of each item, as the model estimates it. */
   readonly popularity: Float64Array;
-  /** Factor of each column of D: an entry is this factor times the popularity of the item. */
+  /** For each column of D, the ratio of its entries to the popularity of their items. */
   readonly scales: Float64Array;
   /** The lower triangle of `W^T W`. */
   readonly gram: Float64Array;
@@ -266,7 +265,7 @@ export function splitScore(
   const learnt = new Float64Array(x.length);
   learnt.set(values.subarray(0, model.V.columns));
   if (model.hasShares) learnt[0] = 0;
-  // One solution for all items of the history, instead of one for each.
+  // Solve the equations once for all items of the history, and not once for each.
   const y = toFinite(solveFactorized(factor, learnt));
   const parts = ownRows.map(({ row, weight }) => (1 + model.alpha) * weight * multiplyRow(row, y));
   const tags = new Map<number, number>();

@@ -4,7 +4,7 @@ import type { Manifest } from "sottovoce-client";
 import type { Curve } from "./state.js";
 import { formatAmount, formatEpochs } from "./words.js";
 
-/** Number of first epochs of a service in which the model counts as young. */
+/** The model counts as young in this many first epochs of a service. */
 const YOUNG_EPOCHS = 3;
 
 /** The public values of a model on which its age depends. */

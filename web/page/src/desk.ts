@@ -69,7 +69,7 @@ export function createDeskCalls(post: (message: DeskMessage) => void) {
 /** Number of test people who are measured before the worker handles other messages. */
 const PEOPLE_PER_PORTION = 30;
 
-/** Number of films in the list of those that many see now. */
+/** Number of films in the list of films that many people see now. */
 const NOW_FILMS = 10;
 
 /** The quality of one epoch's model. */
@@ -81,7 +81,7 @@ interface Measurement {
   modelHash: string;
   /** Number of reports that the previous epoch counted. */
   reportsBehind: number;
-  /** What many see now; empty unless reports name films. */
+  /** The films that many people see now; empty if reports do not name films. */
   now: readonly NowFilm[];
 }
 

@@ -2,7 +2,7 @@
  * Records what this browser has spent with the servers that this address named earlier.
  *
  * Each server has a database with a ledger of its own, so the figures for one server do not include
- * the others. The page says how much they omit.
+ * what was spent with others. The page states that sum separately.
  */
 
 /** Key of `localStorage` for the spent epsilon by verification key of the server. */

@@ -102,8 +102,8 @@ const FIT_RANKS = { whole: 0, words: 1, letters: 2, inside: 3 } as const;
 const OTHER_NAME_PENALTY = 0.5;
 
 /**
- * Return the better rank of two: with the words as they are written, and with all numbers in
- * digits.
+ * Return the better of two ranks: that of the words as they are written, and that of the words with
+ * all numbers in digits.
  */
 function rankFit(name: readonly string[], typed: readonly string[]): number {
   const [own, question] = [dropSmallWords(name), dropSmallWords(typed)];
@@ -163,8 +163,8 @@ function hasWord({ film, text, begins, numbers }: IndexEntry, word: string): boo
 }
 
 /**
- * The beginning that the names of a series share, and the number of the film in the series; null if
- * its name has none.
+ * The beginning that the names of a series share, and the number of a film in the series. The
+ * number is null if the name of the film has none.
  */
 interface SeriesPlace {
   readonly series: string;
@@ -228,7 +228,7 @@ export class TitleIndex {
 
   /**
    * Set the ids of the best-known films, best known first. Films that fit equally well are sorted
-   * by it.
+   * in this order.
    */
   setPopular(ids: readonly string[]): void {
     this.#ranks = new Map(ids.map((id, rank) => [id, rank]));

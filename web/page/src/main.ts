@@ -81,7 +81,7 @@ async function startPage(pageKey: string, key: string): Promise<void> {
   await session.then(register, (error) => showSentence(toTrouble(error).text));
 }
 
-/** Pass the time to the page every second, and whether there is a network. */
+/** Tell the page the time every second, and every change of the network. */
 function watchPage(page: Page): void {
   const update = () => page.setOnline(navigator.onLine);
   for (const event of ["online", "offline"]) window.addEventListener(event, update);

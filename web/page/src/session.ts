@@ -34,7 +34,7 @@ export type Ask = <Result>(
 
 const ADVICE_FILMS = 10;
 const SUGGESTED_FILMS = 12;
-/** Number of popular films by which the search sorts, which is the most that the client lists. */
+/** The search sorts by this number of popular films. It is the maximum that the client lists. */
 const MAX_RANKED_FILMS = 1000;
 const MAX_SEARCH_RESULTS = 10;
 /** Smallest share of a reason that is displayed; a smaller one would be 0%. */
@@ -175,7 +175,10 @@ export class Session {
     return { films, advice: advice.map(toAdvice), whispers, suggestions, searchable: true };
   }
 
-  /** Return the suggestions. Pass a new catalogue, and a new order of its films, to the search. */
+  /**
+   * Return the suggestions. If the catalogue or the model is new, pass its films and their order to
+   * the search.
+   */
   async #updatePopular({ model: file, reportsBehind }: Manifest) {
     const [catalogue, model] = [this.#news?.catalogue ?? "", toHex(file)];
     if (this.#popular.catalogue !== catalogue || this.#popular.model !== model) {

@@ -14,7 +14,7 @@ import {
 /** The name of a term, and its description. */
 export type Term = readonly [name: string, words: string];
 
-/** Describe the terms in plain words, except mere numbers. */
+/** Describe the terms in plain words. Terms that are only numbers are in `listTermNumbers`. */
 export function describeTerms({ terms, odds, figures }: Offer): Term[] {
   const leaves = `${formatReports(terms.reports)} in an epoch, which is a round of learning`;
   return [

@@ -35,8 +35,8 @@ export function toTrouble(error: unknown): Trouble {
 }
 
 function toUntrustedTrouble(message: string): Trouble {
-  // This sentence does not say that nothing was sent: the same sync may have sent the batch of an
-  // earlier one.
+  // This sentence does not say that nothing was sent: the same sync may have sent a batch that an
+  // earlier sync made.
   const text = `${toSentence(message)} No report is made. ${GOES_ON_SENTENCE} ${LOOKS_AGAIN_SENTENCE}`;
   return { kind: "untrusted", text };
 }

@@ -54,7 +54,7 @@ const REPORT_DESCRIPTIONS: Readonly<Record<Odds["content"], string>> = {
     "which it was.",
 };
 
-/** Describe the way in which reports are made, which is called `mechanism`. */
+/** Describe how reports are made by the mechanism with this name. */
 export function describeMechanism(mechanism: string, { content }: Odds): string {
   return `The way in which reports are made is called ${mechanism}: ${REPORT_DESCRIPTIONS[content]}`;
 }
@@ -63,7 +63,8 @@ export function describeMechanism(mechanism: string, { content }: Odds): string 
 export function formatOdds({ content, truth, chance }: Odds): string {
   const beginning = `Each report is a weighted coin: ${formatShare(truth)} times in 100 it`;
   const ending = `blind chance would in ${formatShare(chance)} of 100.`;
-  // By the theorem of Bayes, from the share of people who would give the same name.
+  // The probability that a person reports a certain name other than the true one. The theorem of
+  // Bayes then gives how often a name is true that this share of people would give.
   const byChance = (1 - truth) / (1 / chance - 1);
   const formatLinked = (share: number) =>
     formatAmount(Math.ceil((1000 * share * truth) / (share * truth + (1 - share) * byChance)) / 10);

@@ -9,7 +9,9 @@ import type { Dialog, DisplayState, Question } from "./page.js";
 import { page, SharedElement } from "./piece.js";
 import { type LocalizedTexts, listChanges, listRows } from "./texts.js";
 
-/** Time for which a question must be displayed before a yes counts: nobody reads faster. */
+/**
+ * A yes counts only after a question was displayed for this time. Nobody could read it faster.
+ */
 const READING_MILLISECONDS = 1000;
 
 /** The element that asks for consent. */

@@ -232,7 +232,8 @@ export class Page extends EventTarget {
   }
 
   /**
-   * Return the texts for an element. In another shadow root, the language of the document counts.
+   * Return the texts for an element. For an element in the shadow root of another element, the
+   * language of the document counts.
    */
   chooseWords(element: Element): LocalizedTexts {
     const near = element.closest<HTMLElement>("[lang]")?.lang;

@@ -1,8 +1,8 @@
 /**
  * The texts of the elements, in English and German.
  *
- * Texts contain no figures: these are passed in, and only `formatNumber` formats them. So all
- * languages state the same figures.
+ * Texts contain no figures. Figures are passed to them, and only `formatNumber` formats these. So
+ * all languages state the same figures.
  */
 
 import {

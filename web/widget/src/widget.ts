@@ -13,7 +13,7 @@ import { page } from "./piece.js";
 export type { Options } from "./page.js";
 export type { Texts } from "./texts.js";
 
-/** Set options: those that attributes can set too, and others. Texts can be set again later. */
+/** Set options, also those that have no attribute. Texts can be set again later. */
 export function start(options: Partial<Options>): void {
   page.start(options);
 }

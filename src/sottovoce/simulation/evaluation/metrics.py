@@ -41,7 +41,7 @@ INTERVAL_QUANTILE = 0.975
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of lists with a length."""
+    """A metric, and the length of the lists that it measures."""
 
     kind: str
     cutoff: int
@@ -95,8 +95,8 @@ def compute_by_person(metric: Metric, ranks: Ranks, n_hidden: NDArray[np.int64])
 def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
     """Return the chance of each test item to be among the first `cutoff` items.
 
-    A test item that ties with t others has an equal chance for each of these t + 1 places. So a
-    model that scores everything alike is exactly as good as a random one.
+    A test item that ties with t others is equally likely to be at each of the t + 1 places that
+    they share. So a model that scores everything alike is exactly as good as a random one.
     """
     return np.clip((cutoff - ranks.better) / (ranks.ties + 1), 0.0, 1.0)
 
@@ -230,7 +230,7 @@ def compute_gini(counts: NDArray[np.int64]) -> float:
 
 
 def compute_novelty(lists: NDArray[np.int32], touched: NDArray[np.int64], people: int) -> Float64:
-    """Return for each list the mean of -log2(share of people who have an item); 0 if it is empty.
+    """Return for each list the mean of -log2(share of people who have an item), 0 if empty.
 
     Args:
         lists: Items in rows; -1 is no item.

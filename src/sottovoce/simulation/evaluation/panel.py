@@ -47,7 +47,7 @@ def measure_popularity_on_panel(panel: Panel, tags: Tags) -> float | None:
     """Return HR@10 of popularity with the same tags, without a trained model.
 
     Returns:
-        None where the panel does not say how many people touched each item.
+        The ratio, or None if the panel does not say how many people touched each item.
     """
     if not any(panel.touched):
         return None

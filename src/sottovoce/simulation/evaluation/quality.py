@@ -30,7 +30,7 @@ Int64 = NDArray[np.int64]
 
 # What is measured by default.
 DEFAULT_METRICS = ("hr@10", "ndcg@10", "mrr@10", "recall@10", "coverage@10")
-# Name of the number of negatives in a result with metrics.
+# Name under which a result has the mean number of negatives.
 NEGATIVES_METRIC = "negatives"
 
 
@@ -75,10 +75,10 @@ def measure_scores(
 def measure_lists(
     lists: Int32, histories: Histories, hidden: Histories, metrics: Sequence[str] = DEFAULT_METRICS
 ) -> Evaluation:
-    """Measure lists, N x length, best first, -1 where there are no more items."""
+    """Measure lists, N x length, best first; lists with fewer items are filled up with -1."""
     parsed = [Metric.from_name(name) for name in metrics]
     is_hidden = lists[hidden.users_of_entries()] == hidden.indices[:, None]
-    # What is in no list is ranked below everything.
+    # A hidden item that is not in its person's list is ranked below all items.
     better = np.where(is_hidden.any(axis=1), is_hidden.argmax(axis=1), histories.n_items)
     return summarize(parsed, Ranks(better, np.zeros_like(better)), lists, histories, hidden, None)
 

@@ -65,7 +65,8 @@ class Candidates:
     """The items that each user's test item is ranked with, fixed before there is a model."""
 
     items: NDArray[np.int32]
-    """N x n, -1 where a user has fewer untouched items; n = 0 means the whole catalogue."""
+    """N x n; rows of users with fewer untouched items are filled up with -1. n = 0 means the whole
+    catalogue."""
     split: Split
 
     @property
@@ -83,8 +84,8 @@ def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -
 
     Args:
         split: The training histories and the test items.
-        negatives: Items for each user, or all untouched ones where these are fewer. 0: the whole
-            catalogue.
+        negatives: Number of items for each user; a user with fewer untouched items gets all of
+            them. 0 means the whole catalogue.
         seed: The seed of the draws.
         first: The number of the first user of the split; the others follow.
     """

@@ -19,7 +19,7 @@ from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_fact
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-# Entries of the systems that are solved together, so that a cache holds them.
+# Systems with this number of entries in all are solved together, so that a cache holds them.
 NUMBERS_PER_BLOCK = 1 << 18
 # Numpy solves for about this time before a loop is compiled. Compiling takes about as long. So
 # nobody waits more than twice as long as with the better choice, and small work waits for no
@@ -57,11 +57,11 @@ class SideInformation:
 
     @classmethod
     def from_split(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Self:
-        """Select what devices know about this split.
+        """Return the side information that devices have with this split.
 
         Args:
             data: The data with its tags.
-            split: The training histories, with times where the data has them.
+            split: The training histories, with times if the data has them.
             tags: Whether tags are known.
             time: Whether the order in time is known. None means that it is known unless the split
                 is random, because then a test item may be older than training items.
@@ -109,7 +109,7 @@ class SideInformation:
 def solve_wide_vectors(
     model: WideModel, histories: Histories, weights: Float64 | None = None
 ) -> Float32:
-    """Return everybody's vector over `[V | D]`, N x (F + K), zero where there is no solution.
+    """Return everybody's vector over `[V | D]`, N x (F + K); it is zero if there is no solution.
 
     A vector is what `WideModel.shares` sums up to, here for many people at once.
 

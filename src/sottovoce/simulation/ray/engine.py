@@ -33,7 +33,7 @@ CONNECT_SECONDS = 5.0
 class Worker:
     """A process of the cluster that holds some parts and calls functions with their engines.
 
-    It has no state besides its arguments, so another process can replace it.
+    All its state follows from its arguments, so another process can replace it.
     """
 
     def __init__(self, indices: list[int], settings: Settings):

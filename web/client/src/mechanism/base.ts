@@ -83,8 +83,8 @@ export interface ReadableReport {
   readonly bit: 0 | 1;
   /**
    * Row r of the direction (r, f): for `coordinate` the row of an item, for `loudest` the row of a
-   * block, counted over all blocks. For `named`, the row of the item that the report names; -1 for
-   * none.
+   * block, counted over all blocks. For `named`, the row of the item that the report names, or -1
+   * if it names none.
    */
   readonly row: number;
   /** Factor f of the direction; 0 for `named`. */
@@ -99,7 +99,7 @@ export interface ReadableReport {
 export interface Person {
   readonly manifest: Manifest;
   readonly V: Matrix;
-  /** Rows of the items that reports are made of, ascending. */
+  /** Rows of the items from which reports are made, ascending. */
   readonly own: readonly number[];
   /** User vector of the person. */
   readonly x: Float32Array;
@@ -116,8 +116,8 @@ export interface Draw {
 }
 
 /**
- * Return the odds of a report that is uniform with probability gamma, and otherwise one of the loud
- * ones, whose fraction is rho.
+ * Return the odds of a mechanism whose report is drawn from all possible reports with probability
+ * gamma, and otherwise from the loud ones only. rho is the fraction of loud reports.
  */
 export function computeUniformOdds(content: Odds["content"], epsilon: number, rho: number): Odds {
   const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));

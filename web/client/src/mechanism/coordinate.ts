@@ -41,7 +41,7 @@ function countDirections({ items, terms }: Manifest): number {
  * Make one report for each draw: round the clipped value v to a sign with P[+] = (1 + v) / 2, and
  * flip the sign with the coin.
  *
- * Only the coin uses epsilon, so it can be exact and independent of the data.
+ * Only the coin uses epsilon. It does not depend on the data, so its probabilities can be exact.
  */
 function makeReports(person: Person, draws: readonly Draw[]): ReadableReport[] {
   const { columns } = person.V;

@@ -2,8 +2,9 @@
  * The directions of the mechanism `loudest`: Hadamard rows inside blocks of items, times single
  * factors.
  *
- * A public permutation arranges the M items in blocks of b places, where b is a power of two; the
- * last places stay empty. There is a row for each place, so R = b ceil(M / b) rows. The direction
+ * A public permutation arranges the M items in blocks of b places, where b is a power of two. The
+ * last places of the last block may be empty. Each place has a row, so there are
+ * R = b ceil(M / b) rows. The direction
  * (r, f), with index `r F + f`, is an M x F matrix. Its column f is
  * `s_i H[r mod b, place of i in its block]` for the items i in the block of row r, where s are
  * public signs; all other entries are 0.
@@ -23,8 +24,8 @@ import { sliceRange } from "./slices.js";
 const { fround } = Math;
 
 /**
- * Each item is added to this many rows one by one. In larger blocks, `transform` then computes all
- * rows of the block from these.
+ * Each item is added to this many rows one by one. If a block has more rows, `transform` then
+ * computes all of them from these.
  */
 const ROWS_ADDED_SINGLY = 128;
 /** Numbers that are computed in one slice of work, which takes some milliseconds. */
@@ -57,8 +58,8 @@ export function countDirections(manifest: Manifest): number {
 /**
  * Return `a_r` for every row.
  *
- * It is the sum that the touched items contribute, minus `x.W_r`, with `W = H (s * V)`. Only one
- * block of W is in memory at a time.
+ * `a_r` is the sum over the touched items, minus `x.W_r`, where `W = H (s * V)`. Only one block of
+ * W is in memory at a time.
  */
 export async function computeRowWeights(person: Person): Promise<Float32Array> {
   const { V, x, manifest } = person;

@@ -51,8 +51,8 @@ export async function findLoud(
 }
 
 /**
- * Count the magnitudes whose product with a factor's magnitude `size` is at least `value`. `rows`
- * is ascending.
+ * Count the entries of `rows` whose product with `size` is at least `value`. `rows` has the
+ * magnitudes of all a_r in ascending order, and `size` is the magnitude of one factor.
  */
 function countReaching(rows: Float32Array, size: number, value: number): number {
   let [from, to] = [0, rows.length];
@@ -136,10 +136,11 @@ function getDownhillBit({ a, x }: LoudSettings, row: number, factor: number): 0 
 }
 
 /**
- * Return, by rank, the directions whose agreement is exactly the least loud one. If it is zero,
- * both signs count.
+ * Return, by rank, the directions whose agreement is exactly the least loud one. If this agreement
+ * is zero, both signs of a direction have it.
  *
- * They are visited in their order and not listed: if all agreements are zero, there are 2n of them.
+ * This function visits the directions in their order and makes no list of them: if all agreements
+ * are zero, there are 2n of them.
  */
 async function findTied(
   settings: LoudSettings,

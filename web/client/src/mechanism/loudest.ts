@@ -3,9 +3,10 @@
  * gradient.
  *
  * A person's gradient makes exactly L of the 2n signed directions loud. If the random word of a
- * report is below the threshold, the report names a uniform one of all 2n; otherwise it names a
- * uniform one of the L loud ones. L is the same for everybody. So every history has the same two
- * output probabilities, and the threshold makes their ratio e^epsilon.
+ * report is below the threshold, the report names one of all 2n directions; otherwise it names one
+ * of the L loud ones. All directions of a choice are equally likely. L is the same for everybody.
+ * So a direction has one of two probabilities, loud or not, which are the same for every history,
+ * and the threshold makes their ratio e^epsilon.
  */
 
 import { computeUniformThreshold, pickBelow } from "../coin.js";

@@ -3,8 +3,9 @@
  *
  * There are K outcomes: 0 means "nothing", and i + 1 names item i. Further outcomes are free slots
  * for items that the catalogue may still get. If the random word of a report is below the
- * threshold, the report is a uniform one of all K outcomes; otherwise it is the name. It is the law
- * of `loudest` with one loud direction among K signed ones.
+ * threshold, the report is drawn from all K outcomes, which are equally likely; otherwise it is the
+ * true outcome. So its probabilities are those of `loudest` with one loud direction among K signed
+ * ones.
  */
 
 import { MAX_ITEMS } from "../bounds.js";
@@ -32,7 +33,7 @@ export const named: Mechanism = {
       isFree: false,
     },
   },
-  // A half is refused with the manifest, so K is even.
+  // A manifest with an odd K is refused, because this is not a whole number then.
   countDirections: ({ terms }) => countNames(terms) / 2,
   computeLoudFraction: ({ terms }) => 1 / countNames(terms),
   makeReports,

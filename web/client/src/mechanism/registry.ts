@@ -28,7 +28,7 @@ export function findMechanism(name: unknown): Mechanism {
   return mechanism;
 }
 
-/** Return whether reports under these terms name items instead of telling a gradient. */
+/** Return whether reports under these terms name items instead of describing a gradient. */
 export function asksForNames({ mechanism }: Pick<Terms, "mechanism">): boolean {
   return findMechanism(mechanism).asksForNames === true;
 }

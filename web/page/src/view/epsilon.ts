@@ -11,10 +11,10 @@ const PICTURE_WIDTH = 340;
 const BAR_WIDTH = 240;
 const ROW_HEIGHT = 36;
 const STEPS_TOP = 120;
-/** Values of epsilon for comparison: no information, and three common choices. */
+/** Values of epsilon for comparison: 0, which means no information, and three common choices. */
 const REFERENCE_EPSILONS = [0, 1, 3, 10];
 
-/** One row of the picture: an epsilon, and its name; null for a value for comparison. */
+/** One row of the picture: an epsilon with its name, which is null for a value for comparison. */
 export interface Step {
   epsilon: number;
   name: string | null;

@@ -62,8 +62,8 @@ export function createFilmsView({ ask, announce }: Actions): View & { suggested:
       filmList,
     ),
     /**
-     * Section of suggestions. It is placed after the recommendations, because on a phone it would
-     * push them off the screen.
+     * Section of suggestions. It is placed after the recommendations: before them, it would push
+     * them off the screen of a phone.
      */
     suggested: suggestionSection,
     update({ films, suggestions, searchable }: State) {

@@ -151,7 +151,7 @@ export function formatName(row: number, title: string | null): string {
   return year === null ? name : `${name} (${year})`;
 }
 
-/** Show all 52 bytes in a row of their own, or remove that row. */
+/** Show all 52 bytes of a sealed report in an additional row, or remove that row. */
 function toggleBytes(button: HTMLElement, row: HTMLElement, whole: HTMLElement): void {
   const open = !whole.isConnected;
   if (open) row.after(whole);

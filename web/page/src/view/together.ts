@@ -177,7 +177,8 @@ function createCurveParts(curve: Curve, open: boolean): Node[] {
   const { points } = curve;
   if (points.length === 0) return [h("p", { class: "empty" }, "There is no history yet.")];
   const { now } = curve;
-  // What many see now takes the place of the chart of people, who are in the table, too.
+  // The list of what many see now replaces the chart of people. The numbers of people are also in
+  // the table.
   const nowParts = now.length > 0 ? createNowParts(now) : null;
   return curve.panel === null
     ? [

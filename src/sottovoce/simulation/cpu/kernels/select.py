@@ -32,7 +32,7 @@ _MIN_NORMAL_ROW = 2.0**-120
 # The search for the threshold compares float64 numbers by their bits, as integers. It ends when the
 # two bounds differ by _BRACKET_WIDTH, a factor of about 1 + 2^-10, which is less than a bin.
 _BRACKET_WIDTH = 1 << 42
-# In the bits of a float64, a factor of two.
+# The difference between the bits of a float64 number and the bits of its half.
 _ONE_OCTAVE = 1 << 52
 # The search begins at the largest agreement and goes down by at most this. It finds no lower bound
 # for a smaller threshold.
@@ -60,7 +60,7 @@ class Selection(NamedTuple):
     lowest_bins: Int32
     """F: for each factor, the lowest bin of rows whose agreement may be at the threshold."""
     highest_bins: Int32
-    """F: for each factor, the highest bin of such rows."""
+    """F: for each factor, the highest bin of rows whose agreement may be at the threshold."""
     sure_factors: NDArray[np.uint16]
     """BIN_COUNT + 1: the number of factors with which a row in this bin is certainly loud;
     `_NEAR_MARK` is added if it may be loud with other factors too."""
@@ -212,7 +212,7 @@ def bracket_threshold(
 def count_agreeing(
     value: float, sizes: Float64, largest: np.float32, added: int, rows_above: Int32
 ) -> int:
-    """Count the directions whose agreement is at least this value, or less by up to one bin.
+    """Count the directions whose agreement is at least this value, or up to one bin below it.
 
     Rows below bin `added`, the lowest one that `rows_above` has been filled in for, do not count.
     """
@@ -324,7 +324,8 @@ def find_loud(a: Float32, x: Float32, count: int, s: Selection) -> float:
     missing = count - bracket_threshold(x, count, largest, lowest_bin, s)
     n = list_near(a, x, s)
     s.n_near[0] = n
-    # If fewer directions are near than are missing, the other loud ones have an agreement of 0.
+    # If the list of near directions is too short, the remaining loud directions have an agreement
+    # of 0.
     threshold = select_nth_largest(s.agreements[:n].copy(), missing) if missing <= n else 0.0
     for t in range(n):
         if s.agreements[t] > threshold:
