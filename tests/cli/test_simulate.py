@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli import output
 from sottovoce.cli.app import app
-from sottovoce.data import synthetic_people
+from sottovoce.data import load, synthetic_people
 from sottovoce.errors import SettingsError, SottovoceError
 from tests.processes import make_caller
 
@@ -139,3 +139,20 @@ def test_side_information_is_read_from_a_file_or_left_out(tmp_path: Path) -> Non
     untimed, _ = outcome(tmp_path, "--split", "latest", "--no-time", "--items", str(path))
     assert untimed["settings"]["side_information"] == "2 tags"
     assert timed["privacy"] == plain["privacy"] == tagged["privacy"] == untimed["privacy"]
+
+
+def test_a_start_is_learnt_from_a_table(tmp_path: Path) -> None:
+    catalogue = tmp_path / "items.csv"
+    table = "synthetic:N=90,M=80,seed=2"
+    ids = load(table).item_ids.tolist()
+    catalogue.write_text("item,title\n" + "".join(f"{item},A film\n" for item in ids[10:]))
+    file = tmp_path / "start.safetensors"
+    shown = call(
+        *("start", table, "--catalogue", str(catalogue), "--out", str(file), "--licence", "CC0")
+    )
+    assert re.search(r"of 70 items of the catalogue have a row, learnt from [\d,]+ inter", shown)
+    assert re.search(r"Not in the catalogue: 10 of 80 items", shown)
+    for source in (table, str(file)):
+        out = tmp_path / "run.json"
+        call(*SMALL, "--start", source, "--json", str(out))
+        assert json.loads(out.read_text())["settings"]["factors"] == 8

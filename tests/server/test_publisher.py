@@ -293,16 +293,18 @@ def test_the_crowd_grows_at_most_to_ten_times_the_first(
 
 def test_names_are_counted_with_a_memory(make_world: MakeWorld, url: str) -> None:
     world = make_world(url, training=NAMING)
-    names = NameCounts.make_empty(ITEMS)
+    names, no_factors = NameCounts.make_empty(ITEMS), np.zeros((ITEMS, 1), np.float32)
     for seed in range(3):
         signed = world.close_epoch()
-        assert np.array_equal(world.load_model(signed), names.make_items(1))
+        assert np.array_equal(
+            world.load_model(signed), names.update_items(np.zeros((ITEMS, 1), np.float32))
+        )
         mechanism, reports = signed.manifest.build(), world.draw_reports(300, seed)
         world.apply(signed, world.make_chunk(signed, reports))
         counts = count_reports(reports, mechanism.n_directions)
         assert np.array_equal(world.get_sums(seed + 1), counts)
         names = names.add_epoch(mechanism, counts, 300, fade=0.5)
-    assert np.array_equal(world.load_model(), names.make_items(1))
+    assert np.array_equal(world.load_model(), names.update_items(no_factors))
 
 
 def test_counts_of_names_move_with_their_items() -> None:

@@ -27,7 +27,7 @@ def last_epoch(timeline: Timeline) -> NamingEpoch:
 
 
 def is_listed(epoch: NamingEpoch, item: int, n_false: int) -> bool:
-    shares = epoch.add_reports(item, n_false).make_items(1)[:, 0]
+    shares = epoch.add_reports(item, n_false).compute_shares()
     return item in np.argsort(-shares, kind="stable")[:LIST_LENGTH]
 
 

@@ -20,7 +20,13 @@ from sottovoce_lab.replay.baselines import (
     RECENT_POPULARITY_NAME,
 )
 from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE, select_cases
-from sottovoce_lab.replay.replay import Replay, ReplayPlan, draw_participants, run_replay
+from sottovoce_lab.replay.replay import (
+    Replay,
+    ReplayPlan,
+    ReplayStart,
+    draw_participants,
+    run_replay,
+)
 from sottovoce_lab.replay.rivals import (
     FROZEN_NAME,
     MODEL_NAME,
@@ -210,3 +216,14 @@ def test_wrong_plans_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(SettingsError):
             make_plan(**wrong)
+
+
+def test_each_period_knows_only_what_is_older_of_a_start(timeline: Timeline) -> None:
+    start = ReplayStart(timeline.data, 4)
+    settings = Settings.preset("named", half_life=1.0, factors=5, epochs=10)
+    replay = run_replay(timeline, make_plan(settings=settings), start=start)
+    first, last = replay.periods[0].state.V, replay.periods[-1].state.V
+    # Nothing is older than the first period.
+    assert not first[:, 1:].any()
+    older = timeline.counts[: N_PERIODS - 1, : len(last)].sum(axis=0) > 0
+    assert np.array_equal(last[:, 1:].any(axis=1), older)

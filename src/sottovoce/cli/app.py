@@ -117,6 +117,10 @@ SHIPPED_COMMANDS = {
             "Compute the privacy cost (epsilon) of settings, in numbers and in words.",
         ),
         (
+            *("start", "start", "sim,client"),
+            "Learn a public start: the first model, from interactions that anybody may see.",
+        ),
+        (
             *("plan", "plan", "sim,client"),
             "Say whether a shop is large enough, what it promises, and how good its lists become.",
         ),

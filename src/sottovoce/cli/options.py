@@ -142,6 +142,15 @@ ItemsFile = Annotated[
         hidden=True,
     ),
 ]
+StartSource = Annotated[
+    str | None,
+    make_option(
+        "Public interactions from which the first model is learnt: a data set as for --data, or a "
+        "file that `sottovoce start` has written.",
+        "none",
+        "--start",
+    ),
+]
 SampleUsers = Annotated[
     int | None,
     make_option(

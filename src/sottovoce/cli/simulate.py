@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.table import Table
 
 from sottovoce.cli import output
@@ -24,6 +26,7 @@ from sottovoce.cli.options import (
     SampleUsers,
     Seed,
     Seeds,
+    StartSource,
     TagsOption,
     add_engine_options,
     add_mechanism,
@@ -34,6 +37,7 @@ from sottovoce.cli.options import (
     make_option,
     make_plot_option,
 )
+from sottovoce.cli.start import load_start
 from sottovoce.core.tags import build_tags
 from sottovoce.data import Interactions, Shards, load, parse_columns
 from sottovoce.data.loading import find_shards
@@ -64,6 +68,7 @@ def simulate(
     *,
     data: DataSource = SYNTHETIC,
     min_interactions: MinInteractions = 0,
+    start: StartSource = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     training: dict[str, Any],
@@ -143,6 +148,7 @@ def simulate(
     """
     sample = (sample_users, sample_items)
     dataset = _load(data, columns, items, min_interactions, sample, seed)
+    first_items = None if start is None else load_start(start, dataset)
     settings = plan_training(
         # Plan for the people who report. With `resample`, they are drawn from those of the data.
         plan.get("resample") or dataset.n_users,
@@ -150,6 +156,7 @@ def simulate(
         history=history or dataset.typical_length,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
+        start_factors=0 if first_items is None else first_items.shape[1],
         **add_mechanism(training, learn),
         seed=seed,
     )
@@ -164,7 +171,9 @@ def simulate(
         metrics=tuple(name.strip() for name in metrics.split(",")),
         **plan,
     )
-    runs = [_run(dataset, simulation, seed + offset, checkpoint) for offset in range(seeds)]
+    runs = [
+        _run(dataset, simulation, first_items, seed + offset, checkpoint) for offset in range(seeds)
+    ]
     _print_runs(dataset, runs)
     output.write_json(json, _runs_to_dict(dataset, runs))
     if plot is not None:
@@ -221,12 +230,18 @@ class EpochBar(output.CountBar):
         self.update(self._epochs, completed=record["epoch"], state=state)
 
 
-def _run(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
+def _run(
+    data: Interactions | Shards,
+    plan: Simulation,
+    start: NDArray[np.float32] | None,
+    seed: int,
+    checkpoint: Path | None,
+) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     # Each seed has its own file, so that a command with more seeds continues the saved runs.
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
     with EpochBar(f"seed {seed}", plan.settings, choose_main_metric(plan)) as bar:
-        return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show_record)
+        return run_simulation(data, plan, start=start, checkpoint=file, on_epoch=bar.show_record)
 
 
 def choose_main_metric(plan: Simulation) -> str:

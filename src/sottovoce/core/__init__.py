@@ -17,6 +17,7 @@ from sottovoce.core.model import (
     predict,
     rotate_factors,
     solve_user_vectors,
+    sum_squares,
     update_items,
 )
 from sottovoce.core.named import Named
@@ -41,5 +42,6 @@ __all__ = [
     "solve_user_vectors",
     "sum_counts",
     "sum_signs",
+    "sum_squares",
     "update_items",
 ]

@@ -101,7 +101,7 @@ class Blocks:
         return walsh.transform(in_blocks, 1).reshape(laid.shape).astype(np.float32)
 
     def compute_history_weights(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Return how much `s_i e_i` changes because item i is touched, for each history entry.
+        """Return for each history entry, item i, how much `s_i e_i` changes because it is touched.
 
         The change is `s_i ((1 + alpha) - alpha x.v_i)`.
         """

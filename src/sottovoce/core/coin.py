@@ -99,6 +99,6 @@ def multiply_high(random_words: RandomWords, factor: int | NDArray[np.int64]) ->
 
 
 def to_unit_floats(random_words: RandomWords) -> NDArray[np.float64]:
-    """Convert random words to floats in [0, 1); only for rounding, which carries no epsilon."""
+    """Convert random words to floats in [0, 1). Only rounding uses them: it carries no epsilon."""
     # The upper 53 bits fit a float64 exactly.
     return (random_words >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -79,7 +79,7 @@ class Histories:
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[int]], n_items: int) -> Histories:
-        """Convert one sequence of items for each user; repeated items collapse."""
+        """Convert one sequence of items for each user; repeated items count once."""
         rows = [np.unique(np.asarray(items, dtype=np.int64)) for items in lists]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         indices = np.concatenate(rows) if rows else np.empty(0, np.int64)
@@ -97,7 +97,7 @@ class Histories:
         return self.indices[self.indptr[user] : self.indptr[user + 1]]
 
     def slice(self, begin: int, end: int) -> Histories:
-        """Return the users from `begin` up to, but excluding, `end` as a view; `take` copies."""
+        """Return a view of the users from `begin` to `end - 1`; `take` returns a copy."""
         indptr = self.indptr[begin : end + 1]
         return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], self.n_items)
 

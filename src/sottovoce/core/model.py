@@ -93,6 +93,11 @@ def compute_gram(V: Float32) -> Float64:
     return np.stack(rows, axis=0)
 
 
+def sum_squares(numbers: NDArray[np.floating]) -> float:
+    """Return the sum of the squared numbers, in the same order on every machine."""
+    return float(np.cumsum(np.square(numbers, dtype=np.float64).ravel())[-1])
+
+
 def solve_user_vectors(
     V: Float32, histories: Histories, *, alpha: float, regularization: float
 ) -> Float32:

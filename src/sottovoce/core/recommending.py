@@ -201,7 +201,7 @@ def fill_new_items(V: Float64, learnt: NDArray[np.bool_], tags: Tags) -> Float64
 
 @dataclass(frozen=True, eq=False)
 class Taste:
-    """One person's history applied to a model, which gives a score and reasons for every item."""
+    """A model and one person's history, which together give every item a score and reasons."""
 
     model: WideModel
     tags: Tags

@@ -159,5 +159,5 @@ def _round_edge(before: float, first: float) -> float:
 
 
 def _format_number(number: float) -> str:
-    """Format a number; whole ones, such as years, without a decimal point."""
+    """Format a number, without a decimal point if it is whole, such as a year."""
     return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"

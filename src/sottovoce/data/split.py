@@ -80,7 +80,7 @@ def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0)
 
 
 def count_choices(data: Interactions, rule: SplitRule) -> NDArray[np.int64]:
-    """Count the entries of each history from which the test item is drawn; 0 means no test item."""
+    """Return how many entries of each history the test item is drawn from; 0 means no test item."""
     if rule == "date":
         raise SettingsError("a split by date needs all users in memory, not in shards")
     histories = data.histories

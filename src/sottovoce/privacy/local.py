@@ -84,7 +84,7 @@ def lower_bound_epsilon(event: Reporting, delta: float) -> float:
 
 
 def _bound(event: Reporting, delta: float) -> float:
-    """Bound the epsilon by steps 5 and 6 of `bound.py`. The loss of a round there is eps or 0."""
+    """Bound the epsilon by steps 5 and 6 of `bound.py`, where each loss is eps or 0."""
     weight = np.array([sum(_loss_probabilities(event))])
     terms = moments(np.array([event.epsilon]), RENYI_ORDERS) @ weight
     logs = float(event.total) * np.log1p(terms)

@@ -203,7 +203,7 @@ def format_number(value: float, digits: int, rounding: str = ROUND_CEILING) -> s
 
 
 def format_chance(delta: float) -> str:
-    """Format a delta as "one in 1,000,000", never smaller than it is."""
+    """Format a delta as "one in 1,000,000"; the chance that is stated is at least delta."""
     # The number is rounded down, so the chance that is stated is never smaller than delta.
     return f"one in {format_number(1 / delta, 6, ROUND_FLOOR)}"
 

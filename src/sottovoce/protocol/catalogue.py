@@ -190,7 +190,7 @@ def _check_labels(items: tuple[Item, ...]) -> None:
 
 
 def move_rows(matrix: Matrix, before: Sequence[Item], after: Sequence[Item]) -> Matrix:
-    """Return a matrix with a row for each item for another catalogue: each row stays with its item.
+    """Return the rows of a matrix in the order of another catalogue: a row stays with its item.
 
     Args:
         matrix: The matrix.

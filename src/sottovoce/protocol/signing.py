@@ -34,7 +34,7 @@ class KeyStatement:
     key: bytes
     """The next verification key."""
     signature: bytes
-    """The signature by the key before."""
+    """The signature by the previous key."""
 
     @classmethod
     def make(cls, old: Ed25519PrivateKey, key: bytes) -> Self:
@@ -92,7 +92,7 @@ class Signed:
 
     @classmethod
     def sign(cls, raw: bytes, key: Ed25519PrivateKey, statements: tuple[KeyStatement, ...]) -> Self:
-        """Sign a content.
+        """Sign the content of a file.
 
         Args:
             raw: The bytes of the content.

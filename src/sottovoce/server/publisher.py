@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Mechanism
-from sottovoce.core.recommending import estimate_popularity
 from sottovoce.protocol import (
     Item,
     Manifest,
@@ -85,8 +84,9 @@ class LearntModel:
             return type(self)(inherit_items(self.V, settings), None)
         names = self.names
         if names is None:
-            names = NameCounts.from_popularity(estimate_popularity(self.V.astype(np.float64)))
-        return type(self)(names.make_items(settings.factors), names)
+            names = NameCounts.from_items(self.V)
+        no_factors = np.zeros((len(self.V), settings.factors), np.float32)
+        return type(self)(names.update_items(no_factors), names)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Publisher:
         """Return the model after an epoch with reports."""
         if model.names is not None:
             names = model.names.add_epoch(mechanism, sums, reports, training.settings.fade)
-            return LearntModel(names.make_items(training.settings.factors), names)
+            return LearntModel(names.update_items(model.V), names)
         V = compute_next_items(
             model.V,
             sums,

@@ -104,7 +104,7 @@ def evaluate(
 
 
 class _Scores:
-    """A model's scores, checked, and asked for by one thread at a time."""
+    """A scorer that checks the scores of a model, and calls the model from one thread at a time."""
 
     def __init__(self, model: Any, histories: Histories):
         self._n_items = histories.n_items

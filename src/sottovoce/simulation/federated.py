@@ -47,6 +47,7 @@ from sottovoce.simulation.parameters import (
     to_plain,
 )
 from sottovoce.simulation.progress import FitTest, refresh_metrics, show_epoch_bar
+from sottovoce.simulation.start import make_start
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
 from sottovoce.training import DEFAULT_PRESET, Settings
 
@@ -117,6 +118,9 @@ class FederatedMF:
         of all reports.
     preset : str, default 'loudest'
         settings to start from: paper, coordinate, loudest, named, strong, crowd.
+    start : UserItems or path, optional
+        public interactions from which the first item matrix is learnt, or a file of `sottovoce
+        start`.
     budget : float, optional
         local privacy budget: the largest sum of the epsilons of one person's reports; None: that of
         the preset, if it has one.
@@ -183,6 +187,7 @@ class FederatedMF:
         seed: int = 0,
         *,
         preset: str = DEFAULT_PRESET,
+        start: UserItems | str | Path | None = None,
         budget: float | None = None,
         central_budget: float | None = None,
         history: float | None = None,
@@ -213,6 +218,7 @@ class FederatedMF:
         self.mechanism = mechanism
         self.seed = seed
         self.preset = preset
+        self.start = start
         self.budget = budget
         self.central_budget = central_budget
         self.history = history
@@ -266,7 +272,11 @@ class FederatedMF:
     def __repr__(self) -> str:
         defaults = self._list_parameters()
         values = {name: to_plain(value) for name, value in self.get_params().items()}
-        changed = [f"{name}={value!r}" for name, value in values.items() if value != defaults[name]]
+        changed = [
+            f"{name}={_abbreviate(value)}"
+            for name, value in values.items()
+            if value is not defaults[name] and (name == "start" or value != defaults[name])
+        ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
@@ -315,7 +325,9 @@ class FederatedMF:
             raise DataError("user_items must have a row and a column to learn from")
         tags = None if item_features is None else parse_tags(item_features, histories.n_items)
         hidden = None if test is None else parse_test(test, labels, histories, users)
-        settings = plan_settings(self.get_params(), histories)
+        start = None if self.start is None else make_start(self.start, labels)
+        start_factors = 0 if start is None else start.shape[1]
+        settings = plan_settings(self.get_params(), histories, start_factors)
         # Drop the results of the last fit before the new one begins, so that a failure leaves no
         # mixture.
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
@@ -328,7 +340,7 @@ class FederatedMF:
         # The fingerprint prevents a training from continuing a checkpoint of other data. It is
         # needed only with a file.
         identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
-        log = TrainingLog.open(settings, histories.n_items, file, identity)
+        log = TrainingLog.open(settings, histories.n_items, file, identity, start)
         refresh_metrics(log, fit_test)
 
         with show_epoch_bar(settings.epochs, is_shown=show_progress) as show:
@@ -576,7 +588,7 @@ class FederatedMF:
         return make_device_model(self.item_factors, self.settings, self._get_tags(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DEFAULT_DELTA) -> PrivacyReport:
-        """Return what training costs each person.
+        """Return the privacy report, which says what the training costs each person.
 
         Args:
             clients: How many people take part in an epoch; by default as many as in the smallest
@@ -594,7 +606,9 @@ class FederatedMF:
             path: The safetensors file. An existing one is replaced.
         """
         V, arrays = self.item_factors, dict[str, NDArray[Any]]()
-        extra: dict[str, Any] = {"parameters": to_plain(self.get_params())}
+        # The start is in the item matrix already, and a table is no JSON.
+        parameters = {**self.get_params(), "start": None}
+        extra: dict[str, Any] = {"parameters": to_plain(parameters)}
         # Without a state, `item_factors` has raised an error above.
         assert self._state is not None
         # Ids that are only the numbers of the rows need not be written.
@@ -661,6 +675,12 @@ class FederatedMF:
         model._settings = settings
         model._state = TrainingState(settings.epochs if epochs_done is None else epochs_done, V)
         return model
+
+
+def _abbreviate(value: Any) -> str:
+    """Return the value of a parameter as text; of a table only its type."""
+    is_simple = value is None or isinstance(value, str | int | float | dict | Path)
+    return repr(value) if is_simple else f"<{type(value).__name__}>"
 
 
 def _weigh(histories: Histories, times: Matrix | None) -> Float64 | None:

@@ -79,7 +79,9 @@ class Engine(ABC):
         The function runs in the process that holds the part.
         """
 
-    def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
+    def learn(
+        self, V: Float32, epoch: int, *, row_limit: float = 0.0, has_start: bool = False
+    ) -> tuple[Float32, int]:
         """Run one epoch; return the next item matrix and the number of reports in the epoch.
 
         Args:
@@ -88,6 +90,7 @@ class Engine(ABC):
             row_limit: Largest length of a row of the estimate, in multiples of the typical length,
                 by which a live server resists attackers (`training.items.limit_row_lengths`); 0: no
                 limit.
+            has_start: Whether the training has a public start.
         """
         # `collect` converts V for itself; the update below needs the converted V, too.
         V = self.check_items(V)
@@ -101,6 +104,7 @@ class Engine(ABC):
             self.settings,
             self.mechanism,
             row_limit=row_limit,
+            has_start=has_start,
         )
         return V, collected.n_reports
 

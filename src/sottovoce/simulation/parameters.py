@@ -41,7 +41,9 @@ def check_names(kind: str, unknown: Mapping[str, Any], names: Iterable[str]) -> 
         )
 
 
-def plan_settings(parameters: Mapping[str, Any], histories: Histories) -> Settings:
+def plan_settings(
+    parameters: Mapping[str, Any], histories: Histories, start_factors: int = 0
+) -> Settings:
     """Plan the settings for these people and items. Parameters that a caller gives are kept."""
     history = _check_number("history", parameters["history"])
     return plan_training(
@@ -50,6 +52,7 @@ def plan_settings(parameters: Mapping[str, Any], histories: Histories) -> Settin
         history=histories.typical_length() if history is None else history,
         preset=parameters["preset"],
         budget=_make_budget(parameters),
+        start_factors=start_factors,
         **_select_settings(parameters),
     )
 

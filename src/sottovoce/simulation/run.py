@@ -179,6 +179,7 @@ def simulate(
     data: Interactions | Shards,
     plan: Simulation,
     *,
+    start: NDArray[np.float32] | None = None,
     checkpoint: Path | None = None,
     on_epoch: Callable[[Record], None] = lambda _: None,
 ) -> Run:
@@ -187,6 +188,7 @@ def simulate(
     Args:
         data: The interactions, in memory or in shards.
         plan: What to run.
+        start: The item matrix of a public start; None: there is none.
         checkpoint: A file to which the state is written after every epoch. If the file exists, the
             run continues from it, and ends with the same V as if it had never stopped.
         on_epoch: Called with the record of each epoch, also of those in the checkpoint.
@@ -199,7 +201,7 @@ def simulate(
         # simulation.
         identity = {name: getattr(plan, name) for name in IDENTITY_FIELDS}
         identity = {"data": parts.compute_fingerprint(), **identity}
-    log = TrainingLog.open(plan.settings, parts.n_items, checkpoint, identity)
+    log = TrainingLog.open(plan.settings, parts.n_items, checkpoint, identity, start)
     for record in log.records:
         on_epoch(record)
     evaluation_seconds = 0.0

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ from sottovoce.errors import CheckpointError
 from sottovoce.simulation.evaluation.quality import NEGATIVES_METRIC
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.interface import Engine
-from sottovoce.training import NameCounts, Settings, make_first_items
+from sottovoce.training import (
+    NameCounts,
+    Settings,
+    make_first_items,
+    make_items_from_start,
+)
 
 Record = dict[str, Any]
 # Name of the table of counts in the checkpoint of a training of names.
@@ -32,6 +38,8 @@ class TrainingState:
     """Reports in the last epoch."""
     names: NameCounts | None = None
     """Counts of the named items in a training of names; None in other trainings."""
+    has_start: bool = False
+    """Whether the training has a public start."""
 
     def add_items(self, n_items: int) -> "TrainingState":
         """Return the state for a catalogue of `n_items` items, of which the last ones are new."""
@@ -40,17 +48,28 @@ class TrainingState:
         return replace(self, V=np.concatenate([self.V, new_rows]), names=names)
 
 
-def start_training(settings: Settings, n_items: int) -> TrainingState:
-    """Return the state before the first epoch."""
-    names = NameCounts.make_empty(n_items) if settings.asks_for_names else None
-    return TrainingState(0, make_first_items(settings, n_items), names=names)
+def start_training(
+    settings: Settings, n_items: int, start: NDArray[np.float32] | None = None
+) -> TrainingState:
+    """Return the state before the first epoch.
+
+    Args:
+        settings: The training's settings.
+        n_items: Number of items.
+        start: The item matrix of a public start; None: there is none.
+    """
+    if start is None:
+        names = NameCounts.make_empty(n_items) if settings.asks_for_names else None
+        return TrainingState(0, make_first_items(settings, n_items), names=names)
+    names = NameCounts.from_items(start) if settings.asks_for_names else None
+    return TrainingState(0, make_items_from_start(settings, start), names=names, has_start=True)
 
 
 def train(
-    settings: Settings, engine: Engine, start: TrainingState, *, row_limit: float = 0.0
+    settings: Settings, engine: Engine, first: TrainingState, *, row_limit: float = 0.0
 ) -> Iterator[TrainingState]:
     """Run the remaining epochs, and yield the state after each."""
-    state = start
+    state = first
     while state.epochs_done < settings.epochs:
         state = run_epoch(engine, state, row_limit=row_limit)
         yield state
@@ -61,13 +80,14 @@ def run_epoch(engine: Engine, state: TrainingState, *, row_limit: float = 0.0) -
     started, epoch = time.perf_counter(), state.epochs_done
     if state.names is None:
         names = None
-        V, n_reports = engine.learn(state.V, epoch, row_limit=row_limit)
+        V, n_reports = engine.learn(state.V, epoch, row_limit=row_limit, has_start=state.has_start)
     else:
         collected = engine.collect_with_dummies(state.V, epoch)
         counts, n_reports = collected.sums, collected.n_reports
         names = state.names.add_epoch(engine.mechanism, counts, n_reports, engine.settings.fade)
-        V = names.make_items(engine.settings.factors)
-    return TrainingState(epoch + 1, V, time.perf_counter() - started, n_reports, names)
+        V = names.update_items(state.V)
+    seconds = time.perf_counter() - started
+    return TrainingState(epoch + 1, V, seconds, n_reports, names, state.has_start)
 
 
 @dataclass
@@ -89,6 +109,7 @@ class TrainingLog:
         n_items: int,
         checkpoint: Path | None = None,
         identity: Mapping[str, Any] | None = None,
+        start: NDArray[np.float32] | None = None,
     ) -> "TrainingLog":
         """Start a training, or continue the one in the checkpoint if the file exists.
 
@@ -96,11 +117,14 @@ class TrainingLog:
             CheckpointError: The checkpoint belongs to another run, or has more epochs than
                 `settings`.
         """
-        log = cls(settings, start_training(settings, n_items), [], checkpoint, identity or {})
+        first = start_training(settings, n_items, start)
+        # A hash of the start, so that a training does not continue from another one.
+        hashes = {} if start is None else {"start": sha256(start.tobytes()).hexdigest()}
+        log = cls(settings, first, [], checkpoint, {**(identity or {}), **hashes})
         if checkpoint is None or not checkpoint.exists():
             return log
         saved = read_model(checkpoint)
-        if differences := _list_differences(saved, settings, identity or {}):
+        if differences := _list_differences(saved, settings, log.identity or {}):
             raise CheckpointError(
                 f"{checkpoint}: belongs to another run: {'; '.join(differences)}. Remove the file, "
                 "or name another one"
@@ -113,7 +137,7 @@ class TrainingLog:
             )
         # `seconds` and `n_reports` of the state stay 0: the record of the last epoch has them.
         names = NameCounts(saved.arrays[COUNTS_NAME]) if settings.asks_for_names else None
-        log.state = TrainingState(saved.epochs_done, saved.V, names=names)
+        log.state = replace(first, epochs_done=saved.epochs_done, V=saved.V, names=names)
         log.records = list(saved.extra["epochs"])
         return log
 

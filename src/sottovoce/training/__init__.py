@@ -1,7 +1,12 @@
 """One training: its settings, the first and the next item matrix, and how to spend a budget."""
 
 from sottovoce.training.budget import Budget
-from sottovoce.training.items import compute_next_items, inherit_items, make_first_items
+from sottovoce.training.items import (
+    compute_next_items,
+    inherit_items,
+    make_first_items,
+    make_items_from_start,
+)
 from sottovoce.training.names import NameCounts
 from sottovoce.training.planning import (
     choose_base_settings,
@@ -30,6 +35,7 @@ __all__ = [
     "list_presets",
     "list_settings",
     "make_first_items",
+    "make_items_from_start",
     "plan_open_ended",
     "plan_training",
 ]

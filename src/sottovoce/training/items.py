@@ -6,7 +6,7 @@ The live server and the simulator call the same functions, so the same reports g
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import draw_initial_items, rotate_factors, update_items
+from sottovoce.core import draw_initial_items, rotate_factors, sum_squares, update_items
 from sottovoce.core.bounds import flush_small_entries
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.training.names import NameCounts
@@ -22,15 +22,56 @@ DEFAULT_ROW_LIMIT = 1.0
 ROW_LENGTH_QUANTILE = 0.75
 FULL_MEMORY_EPOCHS = 20
 
+# The length of a public start, relative to what all epochs could move if their reports agreed. With
+# this length, reports of large crowds move a start by about 0.6 of its length.
+START_LENGTH = 0.2
+# Largest length of a mean gradient that a step believes in. On the Netflix films it is about 0.16,
+# but in a noisy epoch an estimate is longer by chance.
+MAX_SIGNAL_LENGTH = 0.14
+# The same in a training of names, relative to the length of the column of shares that the start
+# gives. On the Netflix days, the column that reports give was then about as long as the start.
+START_LENGTH_WITH_SHARES = 2.0
+
 
 def make_first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
-    """Return the item matrix that devices receive for their first epoch."""
+    """Return the item matrix that devices receive for their first epoch, without a start."""
     if settings.asks_for_names:
-        return NameCounts.make_empty(n_items).make_items(settings.factors)
+        no_factors = np.zeros((n_items, settings.factors), np.float32)
+        return NameCounts.make_empty(n_items).update_items(no_factors)
     V = draw_initial_items(
         n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
     )
     return _prepare_release(V, settings, 0)
+
+
+def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the item matrix of the first epoch of a training that has a public start.
+
+    Args:
+        settings: The training's settings, with the number of factors of the start; in a training of
+            names one more, for the shares.
+        start: The item matrix of the start.
+    """
+    if settings.asks_for_names:
+        shares = NameCounts.from_items(start).compute_shares()
+        return np.concatenate([shares[:, None], set_start_length(start)], axis=1)
+    # Reports can move the matrix by about this much in all the epochs that it remembers.
+    reach = settings.rate * min(settings.memory, settings.epochs)
+    V = set_length(start, START_LENGTH * reach)
+    return _prepare_release(V, settings, 0)
+
+
+def set_start_length(start: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale the factors of a start for a training of names, in which they stay as they are."""
+    shares = NameCounts.from_items(start).compute_shares()
+    length = START_LENGTH_WITH_SHARES * np.sqrt(sum_squares(shares))
+    return flush_small_entries(set_length(start, length))
+
+
+def set_length(V: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    """Scale V, so that the root of the sum of its squared entries is `length`."""
+    scale = length / np.sqrt(max(sum_squares(V), 1e-300))
+    return np.asarray(V * scale, np.float32)
 
 
 def inherit_items(V: NDArray[np.float32], settings: Settings) -> NDArray[np.float32]:
@@ -60,6 +101,7 @@ def compute_next_items(
     mechanism: Mechanism,
     *,
     row_limit: float = 0.0,
+    has_start: bool = False,
 ) -> NDArray[np.float32]:
     """Compute the item matrix of the next epoch from the reports of an epoch.
 
@@ -72,10 +114,13 @@ def compute_next_items(
         mechanism: The mechanism that made the reports.
         row_limit: Largest length of a row of the estimated gradient, in multiples of the typical
             row length; 0 means no limit.
+        has_start: Whether the training has a public start, which noise must not destroy.
     """
-    estimate = mechanism.estimate(sums, n_reports) * compute_step_weight(
-        n_reports, settings.dummies
-    )
+    estimate = mechanism.estimate(sums, n_reports)
+    if has_start:
+        estimate *= compute_signal_share(estimate, n_reports, settings, mechanism)
+    else:
+        estimate *= compute_step_weight(n_reports, settings.dummies)
     if row_limit:
         estimate = limit_row_lengths(estimate, row_limit, settings.memory)
     return apply_update(V, estimate, epochs_done, settings)
@@ -121,6 +166,32 @@ def clip_row_lengths(rows: NDArray[np.float64], max_length: float) -> NDArray[np
     """Shorten rows that are longer than `max_length`, and keep their directions."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows * np.minimum(1.0, max_length / np.maximum(lengths, 1e-300)))
+
+
+def compute_signal_share(
+    estimate: NDArray[np.float64], n_reports: int, settings: Settings, mechanism: Mechanism
+) -> float:
+    """Return the share of signal in the squared length of a whole training's estimate.
+
+    A Wiener filter has such a weight. A public start needs it: without reports worth the name, it
+    stays as it is.
+
+    Args:
+        estimate: The estimated mean gradient of one epoch.
+        n_reports: Number of people's reports, without dummies.
+        settings: The training's settings.
+        mechanism: The mechanism that made the reports.
+    """
+    # Reports are independent, so the squared length of the estimate is, in the mean, the squared
+    # length of the signal plus that of the noise: the sum over single reports.
+    one_report = np.zeros(mechanism.n_sums, np.int64)
+    one_report[0] = 1
+    squared_length = sum_squares(mechanism.estimate(one_report, n_reports))
+    noise = squared_length * (n_reports + settings.dummies)
+    signal = min(max(sum_squares(estimate) - noise, 0.0), MAX_SIGNAL_LENGTH**2)
+    # Every epoch adds to the signal in the same direction, and to the noise in any direction.
+    signal_of_all = min(settings.memory, settings.epochs) * signal
+    return signal_of_all / (signal_of_all + noise)
 
 
 def compute_step_weight(reports: int, dummies: int) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core.mechanism import Mechanism
+from sottovoce.core.recommending import estimate_popularity
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -46,11 +47,16 @@ class NameCounts:
         return cls(np.zeros((TABLE_ROWS, n_items)))
 
     @classmethod
-    def from_popularity(cls, popularity: Float64) -> Self:
-        """Return counts that begin with `LONG_RUN_REPORTS` reports in these proportions."""
-        counts = cls.make_empty(len(popularity))
-        shares = popularity / popularity.sum()
-        counts.table[2:] = LONG_RUN_REPORTS * np.stack([shares, np.ones(len(shares))])
+    def from_items(cls, V: Float32) -> Self:
+        """Return counts whose long run has the popularities that an item matrix estimates.
+
+        They count as few reports. An item with a row of zeros is new: nobody could name it yet.
+        """
+        popularity = estimate_popularity(V.astype(np.float64))
+        counts = cls.make_empty(len(V))
+        is_known = V.any(axis=1)
+        shares = np.where(is_known, popularity, 0.0) / max(popularity[is_known].sum(), 1e-300)
+        counts.table[2:] = LONG_RUN_REPORTS * np.stack([shares, is_known])
         return counts
 
     def add_items(self, n_items: int) -> Self:
@@ -72,11 +78,10 @@ class NameCounts:
         recent, lasting = self.table[:2], self.table[2:]
         return type(self)(np.concatenate([fade * recent + both, lasting + both]))
 
-    def make_items(self, factors: int) -> Float32:
-        """Return the item matrix, M x F, whose first column is `now`: the share of each item.
+    def compute_shares(self) -> Float32:
+        """Return the smoothed share of each item among present names.
 
-        The other columns are zero, because names teach nothing else. An item that nobody could name
-        yet has the share 0, which tells devices that it is new.
+        An item that nobody could name yet has the share 0, which tells devices that it is new.
         """
         recent, recent_reports, lasting, lasting_reports = self.table
         n_items = len(recent)
@@ -88,6 +93,14 @@ class NameCounts:
         is_old = lasting_reports > 0
         # Before the first epoch, all items have the same share.
         shares = np.where(is_old, shares, 0.0) if is_old.any() else np.ones(n_items)
-        V = np.zeros((n_items, factors), np.float32)
-        V[:, 0] = shares / shares.sum()
-        return V
+        return (shares / shares.sum()).astype(np.float32)
+
+    def update_items(self, V: Float32) -> Float32:
+        """Return V with the shares as its first column, `now`.
+
+        The other columns stay: zeros, or those of a public start, because names teach nothing else.
+
+        Args:
+            V: The item matrix, M x F.
+        """
+        return np.concatenate([self.compute_shares()[:, None], V[:, 1:]], axis=1)

@@ -1,4 +1,4 @@
-"""The plan of a training of names: the number of reports, their epsilon, dummies and the memory."""
+"""The plan of a training of names: number and epsilon of reports, dummies, and the half-life."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def choose_half_life(reports: float) -> float:
 
 
 def choose_epoch_days(reports_per_day: float) -> int:
-    """Return the days of an epoch with `WANTED_REPORTS` reports, at most `MAX_EPOCH_DAYS`.
+    """Return the days in which `WANTED_REPORTS` reports come, at most `MAX_EPOCH_DAYS`.
 
     Args:
         reports_per_day: Expected number of reports in a day.

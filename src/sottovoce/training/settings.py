@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS, Mechanism, Shape, get_mechanism
+from sottovoce.core import MECHANISMS, Mechanism, Shape, get_mechanism, sum_squares
 from sottovoce.core.bounds import (
     MAX_ALPHA,
     MAX_DUMMIES,
@@ -210,8 +210,7 @@ class Settings:
         Args:
             V: The item matrix of the epoch.
         """
-        # cumsum adds in a fixed order, so that every machine computes the same number.
-        squares = float(np.cumsum(np.square(V, dtype=np.float64).ravel())[-1])
+        squares = sum_squares(V)
         # V adds the squared lengths of its columns to the diagonal. squares / F is their mean.
         ridge = self.regularization + self.ridge * squares / len(V.T)
         return min(ridge, MAX_RIDGE)

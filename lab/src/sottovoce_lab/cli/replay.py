@@ -25,6 +25,7 @@ from sottovoce.cli.options import (
     SampleUsers,
     Seed,
     Seeds,
+    StartSource,
     TagsOption,
     add_engine_options,
     add_mechanism,
@@ -35,11 +36,14 @@ from sottovoce.cli.options import (
     make_option,
     make_plot_option,
 )
+from sottovoce.cli.start import START_SUFFIX
 from sottovoce.data import Interactions, load, parse_columns
+from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport
 from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
+from sottovoce.training.start import choose_start_factors
 from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.replay.baselines import (
     ALS_NAME,
@@ -51,7 +55,7 @@ from sottovoce_lab.replay.baselines import (
     list_trial_periods,
 )
 from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE
-from sottovoce_lab.replay.replay import Period, Replay, ReplayPlan, run_replay
+from sottovoce_lab.replay.replay import Period, Replay, ReplayPlan, ReplayStart, run_replay
 from sottovoce_lab.replay.rivals import (
     CATALOGUE_METRICS,
     FROZEN_NAME,
@@ -165,6 +169,7 @@ def replay(
         ),
     ] = None,
     min_interactions: MinInteractions = 0,
+    start: StartSource = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     training: dict[str, Any],
@@ -217,6 +222,7 @@ def replay(
         people = load(data, parse_columns(columns), items).filter(min_interactions)
         if (sample_users, sample_items) != (None, None):
             people = people.subset(users=sample_users, items=sample_items, seed=seed)
+    replay_start = None if start is None else _read_start(start)
     with output.messages.status("putting interactions in order"):
         timeline = Timeline.from_data(people, periods, inf if max_age is None else max_age)
     settings = (plan_training if "half_life" in training else plan_open_ended)(
@@ -225,6 +231,7 @@ def replay(
         history=history or people.typical_length,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
+        start_factors=0 if replay_start is None else replay_start.factors,
         **add_mechanism(training, learn),
         seed=seed,
     )
@@ -241,15 +248,31 @@ def replay(
         engine=name,
         engine_options=engine,
     )
-    results = replay_seeds(timeline, switch_at, replay_plan, seeds)
+    results = replay_seeds(timeline, switch_at, replay_plan, seeds, replay_start)
     print_results(results)
     output.write_json(json, to_json(results))
     if plot is not None:
         save_figure(plot, lambda figure: draw_results(figure, results))
 
 
+def _read_start(source: str) -> ReplayStart:
+    """Read the table of a public start."""
+    if source.endswith(START_SUFFIX):
+        raise SettingsError(
+            f"{source}: a replay learns a start for each period from what is older; name its table"
+        )
+    table = load(source)
+    if table.timestamps is None:
+        output.print_note(f"{table.name} has no times: all of it counts in every period.")
+    return ReplayStart(table, choose_start_factors(table.n_users))
+
+
 def replay_seeds(
-    timeline: Timeline, switch_at: int | None, plan: ReplayPlan, seeds: int
+    timeline: Timeline,
+    switch_at: int | None,
+    plan: ReplayPlan,
+    seeds: int,
+    start: ReplayStart | None = None,
 ) -> ReplayResults:
     """Run replays with consecutive seeds, beginning with the plan's."""
     runs: list[Replay] = []
@@ -260,11 +283,15 @@ def replay_seeds(
         # Settings are chosen once, with the first seed.
         choices = runs[0].choices if runs else None
         runs.append(
-            _run_with_progress(f"seed {seed}", timeline, seed_plan, switch_at, choices=choices)
+            _run_with_progress(
+                f"seed {seed}", timeline, seed_plan, switch_at, choices=choices, start=start
+            )
         )
         if other is not None:
             label = f"seed {seed}, switched"
-            switched.append(_run_with_progress(label, other, seed_plan, switch_at, after=runs[-1]))
+            switched.append(
+                _run_with_progress(label, other, seed_plan, switch_at, after=runs[-1], start=start)
+            )
     return ReplayResults(timeline.data, runs, switched)
 
 

@@ -18,14 +18,18 @@ from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW, coin
 from sottovoce.core.named import find_latest
-from sottovoce.errors import SettingsError
+from sottovoce.data import Interactions
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
 from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
+from sottovoce.simulation.start import drop_empty, select_before
 from sottovoce.simulation.training import TrainingState, run_epoch, start_training
 from sottovoce.training import NameCounts, Settings
+from sottovoce.training.items import set_start_length
+from sottovoce.training.start import learn_start
 from sottovoce_lab.replay.baselines import (
     RECENT_POPULARITY_NAME,
     BaselineContest,
@@ -71,6 +75,34 @@ class ReplayPlan:
                 "a replay learns without end: half_life must be above 0 (after 1000 epochs and "
                 "more, nothing fades that matters)"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayStart:
+    """A public start, of which each period knows only what is older."""
+
+    table: Interactions
+    """Public interactions with items of the data set."""
+    factors: int
+
+    def learn(self, timeline: Timeline, period: int) -> Float32:
+        """Learn the start from what is older than a period, for the items of the period.
+
+        Without times, all interactions count in every period. Without interactions, all rows are
+        zero.
+        """
+        table = select_before(self.table, timeline.span[period][0])
+        ids = timeline.data.item_ids[timeline.rows[timeline.windows[period]]]
+        rows = {str(item): row for row, item in enumerate(ids.tolist())}
+        histories = drop_empty(table.match_items(rows).histories)
+        if not histories.n_interactions:
+            return np.zeros((len(rows), self.factors), np.float32)
+        return learn_start(histories, self.factors)
+
+    def renew(self, V: Float32, timeline: Timeline, period: int) -> Float32:
+        """Return the item matrix of a training of names with the start of a period."""
+        factors = set_start_length(self.learn(timeline, period))
+        return np.concatenate([V[:, :1], factors], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +163,7 @@ def run_replay(
     frozen_at: int | None = None,
     after: Replay | None = None,
     choices: Mapping[str, Choice] | None = None,
+    start: ReplayStart | None = None,
     on_period: Callable[[Period], None] = lambda _: None,
 ) -> Replay:
     """Run all periods. The seed of the settings decides participation, reports and tests.
@@ -142,12 +175,13 @@ def run_replay(
         after: A replay of another timeline that is equal for the first `frozen_at` periods. These
             periods and the replay's chosen settings are reused.
         choices: Chosen settings of the baselines; None: they are chosen in this replay.
+        start: The public start; None: there is none.
         on_period: Receives each new period.
     """
     frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
     # Until tastes change, both timelines are the same, so `after` has these periods.
     periods = [] if after is None else after.periods[:frozen_at]
-    start = None if after is None else after.periods[frozen_at].state
+    first = None if after is None else after.periods[frozen_at].state
     baselines = make_baselines(
         timeline,
         plan.settings.seed,
@@ -157,7 +191,7 @@ def run_replay(
         with_models=plan.baseline_models and after is None,
     )
     contest = BaselineContest(timeline, baselines, after.choices if after else choices)
-    for period in _run_periods(timeline, plan, frozen_at, start, contest):
+    for period in _run_periods(timeline, plan, frozen_at, first, contest, start):
         periods.append(period)
         on_period(period)
     return Replay(plan, timeline, periods, frozen_at, contest.choices)
@@ -183,16 +217,27 @@ def _run_periods(
     timeline: Timeline,
     plan: ReplayPlan,
     frozen_at: int,
-    start: TrainingState | None,
+    first: TrainingState | None,
     contest: BaselineContest,
+    start: ReplayStart | None,
 ) -> Iterator[Period]:
     settings, windows = plan.settings, timeline.windows
-    state = start or start_training(settings, windows[0].stop)
+    first_items = None
+    if start is not None:
+        first_items = start.learn(timeline, 0)
+        if not (first_items.any() or settings.asks_for_names):
+            raise DataError(
+                f"{start.table.name}: all {start.table.n_interactions:,} interactions are younger "
+                "than the first period; name a start with older ones"
+            )
+    state = first or start_training(settings, windows[0].stop, first_items)
     frozen, takes = state, draw_participants(timeline, settings)
     for number in range(state.epochs_done, timeline.n_periods):
         began = time.perf_counter()
         last = windows[max(number - 1, 0)]
         before = _move_window(state, last, windows[number])
+        if start is not None and settings.asks_for_names:
+            before = replace(before, V=start.renew(before.V, timeline, number))
         # The frozen model no longer learns, but new items need rows in it, too.
         frozen = before if number <= frozen_at else _move_window(frozen, last, windows[number])
         models = {MODEL_NAME: before.V}

@@ -99,12 +99,14 @@ class CudaEngine(LocalEngine):
         vectors = [self._memory.get("X")[: n * V.shape[1]] for n in self._solve_all()]
         return np.concatenate([np.empty(0, np.float32), *vectors]).reshape(-1, V.shape[1])
 
-    def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
-        """Run one epoch, and compute `training.compute_next_items` on the card if it can."""
-        # The kernel supports neither dummies nor a limit of row lengths. With these, the host
-        # computes the next items from the sums.
-        if self.settings.dummies or row_limit:
-            return super().learn(V, epoch, row_limit=row_limit)
+    def learn(
+        self, V: Float32, epoch: int, *, row_limit: float = 0.0, has_start: bool = False
+    ) -> tuple[Float32, int]:
+        """Run one epoch, and compute `training.compute_next_items` on the card if possible."""
+        # The kernel supports neither dummies, a limit of row lengths nor a start. With these, the
+        # host computes the next items from the sums.
+        if self.settings.dummies or row_limit or has_start:
+            return super().learn(V, epoch, row_limit=row_limit, has_start=has_start)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
         memory.make("wide", V.size, np.float64)
         memory.make("next_V", V.size, np.float32)
@@ -156,7 +158,7 @@ class CudaEngine(LocalEngine):
         memory.run("compute_gram", blocks=factors, shared=shared, threads=threads)
 
     def _solve_all(self) -> Iterator[int]:
-        """Solve the vectors of all people of the data set, piece by piece; yield each size."""
+        """Solve the vectors of all people of the data set in pieces; yield the sizes of pieces."""
         n_users = self.histories.n_users
         for n in self._split_people(n_users):
             if not self._has_vectors:
@@ -166,7 +168,7 @@ class CudaEngine(LocalEngine):
             yield n
 
     def _get_solve_launch(self) -> dict[str, int]:
-        """Return the launch arguments of a kernel that solves vectors, a person per block."""
+        """Return the launch arguments of a kernel whose blocks solve one vector at a time."""
         threads = choose_solve_threads(self.settings.factors)
         blocks = self._memory.card.processors * max(THREADS_PER_PROCESSOR // threads, 1)
         return {"shared": self._solve_bytes, "threads": threads, "blocks": blocks}

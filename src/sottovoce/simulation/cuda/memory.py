@@ -104,7 +104,7 @@ def choose_solve_threads(factors: int) -> int:
 
 
 def compute_gram_bytes(factors: int, threads: int) -> int:
-    """Return the size in bytes of the products of one step, with at most one factor per thread."""
+    """Return the bytes of the products that `compute_gram` has in memory in one step."""
     return 8 * ROWS_PER_GRAM_STEP * min(factors, threads)
 
 

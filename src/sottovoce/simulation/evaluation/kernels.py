@@ -58,7 +58,7 @@ def check_threads(n: int | None) -> int:
     """Return a valid number of threads. None means all threads that numba has.
 
     Raises:
-        SettingsError: This machine has fewer.
+        SettingsError: This machine has fewer threads.
     """
     max_threads = int(numba.config.NUMBA_NUM_THREADS)
     if n is not None and not 1 <= n <= max_threads:

@@ -41,7 +41,7 @@ INTERVAL_QUANTILE = 0.975
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of lists with a length."""
+    """A metric, and the length of the lists that it measures."""
 
     kind: str
     cutoff: int
@@ -230,7 +230,7 @@ def compute_gini(counts: NDArray[np.int64]) -> float:
 
 
 def compute_novelty(lists: NDArray[np.int32], touched: NDArray[np.int64], people: int) -> Float64:
-    """Return for each list the mean of -log2(share of people who have an item); 0 if it is empty.
+    """Return for each list the mean of -log2(share of people who have an item), 0 if empty.
 
     Args:
         lists: Items in rows; -1 is no item.

@@ -57,7 +57,7 @@ class SideInformation:
 
     @classmethod
     def from_split(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Self:
-        """Select what devices know about this split.
+        """Return the side information that devices have with this split.
 
         Args:
             data: The data with its tags.

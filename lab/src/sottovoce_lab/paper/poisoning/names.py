@@ -71,7 +71,7 @@ class NamingEpoch:
         low, high = -1, self.reports
         while high - low > 1:
             middle = (low + high) // 2
-            shares = self.add_reports(item, middle).make_items(1)[:, 0]
+            shares = self.add_reports(item, middle).compute_shares()
             if np.sum(shares > shares[item]) < LIST_LENGTH:
                 high = middle
             else:

@@ -68,7 +68,7 @@ def fill_reports(
     scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """Write k reports for each user, each a uniform direction or a uniform loud direction."""
+    """Write k reports for each user, each drawn from all directions or from the loud ones."""
     A, part, users, selection = scratch
     n = 0
     for u in range(X.shape[0]):

@@ -32,7 +32,7 @@ _MIN_NORMAL_ROW = 2.0**-120
 # The search for the threshold compares float64 numbers by their bits, as integers. It ends when the
 # two bounds differ by _BRACKET_WIDTH, a factor of about 1 + 2^-10, which is less than a bin.
 _BRACKET_WIDTH = 1 << 42
-# The difference between the bits of two float64 numbers of which one is twice the other.
+# The difference between the bits of a float64 number and the bits of its half.
 _ONE_OCTAVE = 1 << 52
 # The search begins at the largest agreement and goes down by at most this. It finds no lower bound
 # for a smaller threshold.
@@ -212,7 +212,7 @@ def bracket_threshold(
 def count_agreeing(
     value: float, sizes: Float64, largest: np.float32, added: int, rows_above: Int32
 ) -> int:
-    """Count the directions whose agreement is at least this value, or less by up to one bin.
+    """Count the directions whose agreement is at least this value, or up to one bin below it.
 
     Rows below bin `added`, the lowest one that `rows_above` has been filled in for, do not count.
     """

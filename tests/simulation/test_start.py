@@ -1,0 +1,87 @@
+"""Public starts in a simulation: their files, their tables, and what they give."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.core import Histories
+from sottovoce.data import Interactions, synthetic_people
+from sottovoce.errors import CheckpointError, DataError, SettingsError
+from sottovoce.simulation import FederatedMF, Simulation, simulate
+from sottovoce.simulation.inputs import Labels
+from sottovoce.simulation.start import Provenance, Start, make_start, select_before
+from sottovoce.simulation.training import TrainingLog, start_training
+from sottovoce.training import Budget, Settings, plan_training
+
+FILMS = 120
+PEOPLE = synthetic_people(400, FILMS, seed=1)
+# Other people with the same films.
+VOLUNTEERS = synthetic_people(300, FILMS, seed=2)
+
+
+def test_the_first_lists_are_good_before_anybody_reports() -> None:
+    start = make_start(VOLUNTEERS, Labels(PEOPLE.item_ids))
+    settings = Settings(epsilon=0.01, reports=1, epochs=1, factors=start.shape[1])
+    with_start, without = (
+        simulate(PEOPLE, Simulation(settings, engine="reference"), start=V).final["hr@10"]
+        for V in (start, None)
+    )
+    # The reports are noise: what the lists know is from the start.
+    assert with_start > without + 0.1
+
+
+def test_a_model_trains_from_a_table_and_from_a_file(tmp_path: Path) -> None:
+    start = make_start(VOLUNTEERS, Labels(VOLUNTEERS.item_ids))
+    provenance = Provenance("volunteers", 300, None, "published by themselves")
+    file = tmp_path / "start.safetensors"
+    Start(start, VOLUNTEERS.item_ids, provenance).save(file)
+    assert Start.load(file).provenance == provenance
+    models = [
+        FederatedMF(start=source, epochs=2, reports=10, engine="reference").fit(PEOPLE)
+        for source in (VOLUNTEERS, file)
+    ]
+    assert np.array_equal(models[0].item_factors, models[1].item_factors)
+    assert models[0].settings.factors == start.shape[1]
+    assert "start=<Interactions>" in repr(models[0])
+    models[0].save(tmp_path / "model")
+    assert np.array_equal(FederatedMF.load(tmp_path / "model").item_factors, models[0].item_factors)
+    with pytest.raises(CheckpointError, match="not a start"):
+        Start.load(tmp_path / "model")
+
+
+def test_rows_of_a_start_follow_the_ids() -> None:
+    V = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
+    start = Start(V, np.array([10, 20, 30]), Provenance("t", 1, None, "CC0"))
+    rows = start.select_items(np.array(["30", "40", "10"], object))
+    assert rows.tolist() == [[5, 6], [0, 0], [1, 2]]
+    with pytest.raises(DataError, match="none of the 1 items"):
+        start.select_items(np.array([99]))
+
+
+def test_only_what_is_older_is_used() -> None:
+    histories = Histories.from_lists([[0, 1], [2]], 3)
+    data = Interactions("t", histories, np.arange(2), np.arange(3), np.array([5, 9, 7]))
+    assert select_before(data, 8).histories.indices.tolist() == [0, 2]
+    assert select_before(data, 8).timestamps is not None
+    assert make_start(data, Labels(data.item_ids), before=6)[1:].any() == np.False_
+
+
+def test_a_checkpoint_of_another_start_is_refused(tmp_path: Path) -> None:
+    settings = Settings(factors=2, epochs=3)
+    V = np.ones((5, 2), np.float32)
+    log = TrainingLog.open(settings, 5, tmp_path / "c", {}, V)
+    assert np.array_equal(log.state.V, start_training(settings, 5, V).V)
+    identity = log.identity
+    assert identity is not None
+    assert len(identity["start"]) == 64
+
+
+@pytest.mark.parametrize("mechanism", ["loudest", "named"])
+def test_a_plan_has_the_factors_of_the_start(mechanism: str) -> None:
+    plan = plan_training(5_000, 300, start_factors=16, mechanism=mechanism, preset=mechanism)
+    assert plan.factors == {"loudest": 16, "named": 17}[mechanism]
+    with pytest.raises(SettingsError, match="no budget should be spent"):
+        plan_training(500, 3_000, start_factors=16, budget=Budget(local=10.0))
+    with pytest.raises(SettingsError, match="public start"):
+        plan_training(5_000, 300, start_factors=16, preset="paper")

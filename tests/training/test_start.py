@@ -1,0 +1,82 @@
+"""Public starts: what is learnt from a table, and what reports make of it."""
+
+import numpy as np
+import pytest
+
+from sottovoce.core import Histories, solve_user_vectors
+from sottovoce.errors import DataError
+from sottovoce.training import Settings, compute_next_items, make_items_from_start
+from sottovoce.training.start import VECTORS_PER_BLOCK, learn_start, transpose
+
+N_ITEMS = 30
+
+
+def make_table(people: int = 60) -> Histories:
+    """Make a table of two groups of people with ten items each; the last ten have no row."""
+    rng = np.random.default_rng(0)
+    groups = (rng.choice(10, 5, replace=False) + 10 * (person % 2) for person in range(people))
+    return Histories.from_lists([sorted(group.tolist()) for group in groups], N_ITEMS)
+
+
+def test_a_start_tells_the_groups_apart_and_has_no_row_for_other_items() -> None:
+    V = learn_start(make_table())
+    assert not V[20:].any()
+    one = Histories.from_lists([[0, 1]], N_ITEMS)
+    scores = V @ solve_user_vectors(V, one, alpha=1.0, regularization=0.1)[0]
+    assert scores[:10].min() > scores[10:20].max()
+
+
+def test_blocks_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(make_table().indptr) < VECTORS_PER_BLOCK
+    expected = learn_start(make_table(), factors=3)
+    monkeypatch.setattr("sottovoce.training.start.VECTORS_PER_BLOCK", 7)
+    assert np.array_equal(learn_start(make_table(), factors=3), expected)
+
+
+def test_a_transposed_table_lists_the_people_of_each_item() -> None:
+    table = make_table()
+    people = transpose(table)
+    assert np.array_equal(people.to_csr().toarray(), table.to_csr().toarray().T)
+    assert np.array_equal(transpose(people).indices, table.indices)
+
+
+def test_a_table_without_an_item_of_the_catalogue_is_refused() -> None:
+    with pytest.raises(DataError, match="at least one interaction"):
+        learn_start(Histories.from_lists([[], []], 3))
+
+
+def test_noise_does_not_move_a_start() -> None:
+    settings = Settings.preset("loudest", factors=8, epochs=20, reports=1, rotate=False)
+    V = make_items_from_start(settings, learn_start(make_table(), factors=8))
+    rng, built = np.random.default_rng(1), settings.build(N_ITEMS)
+    for n_reports in (10, 1_000, 1_000_000):
+        # Half of the reports of each direction have each sign, up to chance.
+        sums = rng.binomial(n_reports, 1 / built.n_sums, built.n_sums)
+        sums = 2 * rng.binomial(sums, 0.5) - sums
+        after = compute_next_items(V, sums, n_reports, 1, settings, built, has_start=True)
+        assert np.linalg.norm(after - V) < 0.2 * np.linalg.norm(V)
+
+
+def test_reports_that_agree_move_a_start() -> None:
+    settings = Settings.preset("loudest", factors=8, epochs=20, reports=1, rotate=False)
+    V, built = learn_start(make_table(), factors=8), settings.build(N_ITEMS)
+    V = make_items_from_start(settings, V)
+    sums = np.zeros(built.n_sums, np.int64)
+    sums[:5] = 1_000
+    arguments = (V, sums, 5_000, 1, settings, built)
+    with_start = compute_next_items(*arguments, has_start=True) - V
+    without = compute_next_items(*arguments) - V
+    # The direction is the same, and the weight is near 1 if little of the step is noise.
+    weight = np.linalg.norm(with_start) / np.linalg.norm(without)
+    assert 0.6 < weight < 1
+    np.testing.assert_allclose(with_start, weight * without, rtol=1e-2, atol=1e-2)
+
+
+def test_names_leave_a_start_as_it_is() -> None:
+    start = learn_start(make_table(), factors=8)
+    V = make_items_from_start(Settings.preset("named", factors=9), start)
+    assert V.shape == (N_ITEMS, 9)
+    assert V[:, 0].sum() == pytest.approx(1, rel=1e-5)
+    assert not V[20:].any()
+    ratio = V[:20, 1:] / start[:20]
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-4)
