@@ -2,9 +2,9 @@
 
 import { ProtocolError } from "./errors.js";
 
-// A device that fails on a value that is not finite would reveal something by its silence. A server
-// that chooses V, alpha and lambda could silence exactly the people who touched one item. So every
-// computation on a history must have a result. Two rules are enough:
+// A device that fails on a value that is not finite would reveal something by its silence: a server
+// chooses V, alpha and lambda, so it could silence exactly the people who touched a certain item.
+// So every computation on a history must have a result. Two rules are enough:
 //
 // 1. Everything that a server chooses is compared with the bounds below. This uses public bytes
 // only, and happens before the history is read.

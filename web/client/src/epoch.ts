@@ -33,7 +33,7 @@ export interface Terms {
   readonly factors: number;
   /** The largest number of items (M) that the catalogue may grow to. */
   readonly maxItems: number;
-  /** Whether a batch needs a token, of which each account gets one for an epoch. */
+  /** Whether a batch needs a token. Each account gets one token for an epoch. */
   readonly accounts: boolean;
   /** Whether this is a trial, in which most people are invented: nobody is hidden among them. */
   readonly trial: boolean;

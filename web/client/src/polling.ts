@@ -126,8 +126,8 @@ export class Poller {
   }
 
   /**
-   * Resume a pending sync at its moment. An earlier look finds the same moment again, or that the
-   * epoch is over.
+   * Resume a pending sync at its moment. If a look begins before that moment, it finds the same
+   * moment again, or it finds that the epoch is over.
    */
   #scheduleResume(pending: PendingSync, moment: number): void {
     const resume = async () => {

@@ -277,8 +277,8 @@ function toMomentsById(items: readonly Touched[]): Map<string, number> {
 }
 
 /**
- * Keep the `MAX_HISTORY_ITEMS` items with the latest moments; among equal moments, those whose ids
- * sort first.
+ * Keep the `MAX_HISTORY_ITEMS` items with the latest moments. Of items with equal moments, those
+ * whose ids come first in their order are kept.
  */
 function limitHistory(items: readonly Touched[]): readonly Touched[] {
   if (items.length <= MAX_HISTORY_ITEMS) return items;

@@ -23,13 +23,13 @@ export const JITTER_SECONDS = 5;
  * `computeLead`). A longer wait means that the system clock was set back after the batch was made.
  */
 export const MAX_LEAD_SECONDS = 1_200;
-/** Seconds before a token request, in which the page finds out whether somebody is logged in. */
+/** In this many seconds before a token request, the page finds out whether somebody is logged in. */
 export const TOKEN_LEAD_SECONDS = 5;
 /**
  * Longest time in seconds for an answer to a token request. A later answer is not used.
  *
- * Otherwise the proxy could delay one answer until all other tokens are spent. Then it would know
- * from whom the last batch comes.
+ * If it were used, the proxy could delay one answer until all other tokens are spent. Then the
+ * proxy would know from whom the last batch comes.
  */
 export const MAX_TOKEN_WAIT_SECONDS = 60;
 /** Size of the random id of a batch. */

@@ -19,7 +19,8 @@ ITEM_SCALE = 0.01
 REPORTS_PER_CALL = 2000
 # The same in scenes in which all directions tie. It is even, too.
 REPORTS_PER_SHORT_CALL = 2
-# A scene of short calls has fewer reports by this factor. Otherwise its calls would take a day.
+# In a scene of short calls, the number of reports is divided by this. Otherwise its calls would
+# take a day.
 SHORT_CALL_REDUCTION = 100
 
 

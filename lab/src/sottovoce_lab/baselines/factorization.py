@@ -17,8 +17,8 @@ class MatrixFactorization(Factorization):
     """The paper's upper bound: V from everybody's data.
 
     It solves least squares for people and for items in turn. The equations of both are those of a
-    device, and an engine solves them. For items, the engine gets the transposed histories: each
-    item is a "person" who touched people. Vectors of people are computed as in a federated model,
+    device, and an engine solves them. For items, the engine gets the transposed histories, in which
+    each item has the people who touched it. Vectors of people are computed as in a federated model,
     so only V differs.
     """
 

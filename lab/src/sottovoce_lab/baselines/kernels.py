@@ -91,8 +91,8 @@ def compute_walsh_rows(
 @njit(cache=True)
 def _multiply_rows(items: Int32, signs: Int32, block: Int32, row: Int32) -> None:
     row[:] = 0
-    # The block is a Hadamard matrix of a smaller size. Each item adds one row of the block, and
-    # butterflies (sums and differences of halves) make the large product of these sums.
+    # The block is a Hadamard matrix of a smaller size. Each item adds one row of the block. From
+    # these sums, butterflies (sums and differences of halves) compute the product with all rows.
     half = block.shape[0]
     for i in items:
         column = i & (half - 1)

@@ -75,7 +75,7 @@ class Row:
 
 
 def compute_attack(cell: Cell, context: CellContext) -> dict[str, Any]:
-    """Return the AUCs of linked and unlinked reports of the whole training, bounds and budgets."""
+    """Return the AUCs, linked and unlinked, after the whole training, their bounds and budgets."""
     options, data = {**cell.options, "seed": cell.seed}, context.data
     question, trials, crowds = (options.pop(name) for name in ATTACK_PARAMETERS)
     settings = Settings.from_dict(options)

@@ -1,4 +1,4 @@
-"""The cost of privacy by activity of people and popularity of items, and the items in lists."""
+"""The cost of privacy by activity of people and popularity of items; how evenly items are shown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Number of items that a person sees.
 LIST_LENGTH = 10
 FIFTH_COUNT = 5
-# The people and items that are divided into fifths.
+# What is divided into fifths: people by the lengths of their histories, or items by popularity.
 FifthKind = Literal["history", "item"]
 # For each kind: its heading, and the names of the first and the last fifth.
 FIFTH_LABELS: dict[FifthKind, tuple[str, str, str]] = {

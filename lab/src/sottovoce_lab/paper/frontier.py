@@ -196,7 +196,7 @@ class Frontier(Experiment):
         return list(dict.fromkeys(option.tuning_cell for option in list_options(self.grid)))
 
     def list_next_cells(self) -> list[Cell]:
-        """Return the chosen options on the reported splits, and the public methods."""
+        """Return the cells of chosen options and of public methods, on the reported splits."""
         chosen = [option.make_cell for option in choose_options(self.grid, self.store)]
         return self.grid.list_cells([*chosen, *self._public_families])
 

@@ -122,7 +122,7 @@ class Grid:
 
     @classmethod
     def from_about(cls, about: About, seeds: int | None = None) -> Grid:
-        """Return the sizes that fit this data, with the first `seeds` splits or all of them."""
+        """Return the grid that fits this data, with the first `seeds` splits or all of them."""
         splits = range(about.seeds if seeds is None else seeds)
         if about.quick:
             return _make_quick_grid(about, splits)
@@ -267,7 +267,7 @@ class Grid:
         )
 
     def list_cells(self, families: Iterable[Family]) -> list[Cell]:
-        """Return the cells of all reported seeds."""
+        """Return the cells of these families for all reported seeds."""
         return [family(seed) for family in families for seed in self.seeds]
 
 

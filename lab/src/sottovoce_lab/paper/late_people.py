@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # A late person with n items has n / this many hidden items, rounded down, as in the literature.
 ITEMS_PER_HIDDEN_ITEM = 5
-# One of this many people is late, but no more than the maximum below are.
+# One of this many people is late, but at most `MAX_LATE_PEOPLE` people are.
 PEOPLE_PER_LATE_PERSON = 5
 MAX_LATE_PEOPLE = 5_000
 METRIC_LABELS = {"recall@20": "Recall@20", "recall@50": "Recall@50", "ndcg@100": "NDCG@100"}
@@ -52,7 +52,7 @@ TRUSTED_EPSILON = 1.0
 class LatePeople:
     """People who were taken out of training, with a part of their histories hidden.
 
-    Strong generalisation, as Liang et al. (2018) test it.
+    This is the test of strong generalisation of Liang et al. (2018).
     """
 
     others: Interactions

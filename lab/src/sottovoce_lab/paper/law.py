@@ -24,7 +24,7 @@ from sottovoce.errors import DataError
 
 Float64 = NDArray[np.float64]
 KNOT_COUNT = 6
-# Numbers that are fitted: the heights of the knots, `few` and `power`.
+# Number of values that are fitted: the heights of the knots, `few` and `power`.
 FITTED_NUMBERS = KNOT_COUNT + 2
 # Range in which ln(few) is searched.
 LOG_FEW_RANGE = (0.0, 15.0)

@@ -43,7 +43,7 @@ MIN_SIGNAL = 30.0
 MIN_REPORTS_PER_ITEM = 2
 # Differences between prediction and measurement up to this count as close.
 CLOSE_MISS = 0.01
-# Level of quality in the picture: this share of the quality of ALS with this many factors.
+# One level of quality in the picture is this share of the quality of ALS with this many factors.
 ALS_FACTORS = 32
 ALS_SHARE = 0.95
 # The picture shows these epsilons. Its axis of people goes at least to the largest checked
@@ -187,7 +187,7 @@ class LawExperiment(Experiment):
         return build_cell
 
     def _build_levels(self) -> dict[str, Family]:
-        """Return the levels of quality to compare with. None of them is private."""
+        """Return the methods whose quality is a level for comparison. None of them is private."""
         full = self.grid.full
         few_factors = self.grid.build_mf(full, factors=PAPER_FACTORS)
         return {

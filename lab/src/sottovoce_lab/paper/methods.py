@@ -107,7 +107,7 @@ class PreparedTest:
 
     @cached_property
     def catalogue(self) -> Candidates:
-        """The test of the same people among all items that they never touched."""
+        """The same test, with all items that a person never touched instead of sampled ones."""
         return sample_candidates(self.candidates.split, 0, self.candidates.split.seed)
 
     @cached_property
@@ -133,7 +133,7 @@ class CellContext:
     """The data and the resources with which a cell is computed."""
 
     data: Interactions
-    """The subset."""
+    """The subset of the data set that the cells of one size and draw use."""
     threads: int | None = None
     """Threads of the cpu engine and of the baselines."""
     engine: str = "cpu"
@@ -231,7 +231,8 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 
 def _account_training(settings: Settings, items: int, people: int) -> dict[str, float | None]:
-    # The reports of an epoch hide a person. If not all people take part, that crowd is smaller.
+    # A person is hidden among the people who report in an epoch. These are fewer if not all people
+    # take part.
     return _account(settings.event(items), settings.estimate_crowd(people), people)
 
 
@@ -334,7 +335,7 @@ def _compute_catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 
 def measure_catalogue(sampled: Ranks, full: Ranks) -> dict[str, Any]:
-    """Return means over people, and the same in every draw of people."""
+    """Return means over all people, and over the people of every bootstrap draw."""
     values = {
         "hr@10": compute_hits(sampled, 10),
         "hr@10 all": compute_hits(full, 10),

@@ -1,8 +1,8 @@
 """Write the tables of the report from the raw results in the repository.
 
 `python -m sottovoce_lab.paper.report_tables` replaces the tables between the marks of
-lab/docs/report.md. `--take FOLDER` first copies the files of cells that the commands of `sottovoce
-paper` wrote to this folder. `--replays FILES` first takes the numbers of replays from their files.
+lab/docs/report.md. `--take FOLDER` first copies the files of cells from this folder of results of
+`sottovoce paper`. `--replays FILES` first takes the numbers of replays from these files.
 """
 
 from __future__ import annotations

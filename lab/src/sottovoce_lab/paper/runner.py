@@ -119,7 +119,7 @@ class Runner:
 
         An interruption loses only the cell that is being computed.
         """
-        # A local variable, so that a subset of ML-20M does not stay in memory afterwards.
+        # `subsets` is a local variable, so that a subset of ML-20M does not stay in memory.
         missing, subsets = self.list_missing(cells), SubsetCache(self.data)
         shared = SharedResults(missing)
         for cell in missing:

@@ -18,7 +18,7 @@ ABOUT_FILE = "about.json"
 REQUESTED_FILE = "asked.json"
 # The scale of a quick run, in which all sizes are tiny.
 QUICK_SCALE = 0.0
-# Users, items and interactions of the Netflix file of lab/docs/report.md.
+# Numbers of users, items and interactions of the Netflix file of lab/docs/report.md.
 NETFLIX_SHAPE = (75_040, 9_781, 23_323_394)
 
 

@@ -56,9 +56,9 @@ class Row:
 
     label: str
     build: Callable[[SplitRule], Family]
-    """Returns the cells for a rule by which an interaction is left out."""
+    """Returns the family for a split rule."""
     paper_label: str | None = None
-    """Values of its row in the paper's table."""
+    """Name of the row in the paper's table; None if that table lacks it."""
     private: bool = False
     method: TrainedMethod | None = None
     reports: int | None = None
@@ -148,7 +148,7 @@ class Table5(Experiment):
         axes.legend(loc="lower right", fontsize=8)
 
     def _get_usual_reports(self) -> tuple[int, ...]:
-        """Return the number of reports for the rows that have only one number."""
+        """Return the number of reports of rows that are shown for one number only, as a tuple."""
         return self.grid.full_reports[:1]
 
     def _list_rows(self, report_counts: tuple[int, ...]) -> list[Row]:
@@ -230,7 +230,7 @@ class Table5(Experiment):
         return add_side_information(self.grid.build_dplcf(self.grid.full, epsilon, split), "time")
 
     def _list_splits(self) -> list[SplitRule]:
-        # The paper leaves out the latest interaction; data without times cannot.
+        # The paper leaves out the latest interaction, which is not known without timestamps.
         return ["latest", "date"] if self.grid.about.timestamps else ["random"]
 
     def _list_notes(self) -> list[str]:

@@ -3,11 +3,10 @@
  * factors.
  *
  * A public permutation arranges the M items in blocks of b places, where b is a power of two. The
- * last places of the last block may be empty. Each place has a row, so there are
- * R = b ceil(M / b) rows. The direction
- * (r, f), with index `r F + f`, is an M x F matrix. Its column f is
- * `s_i H[r mod b, place of i in its block]` for the items i in the block of row r, where s are
- * public signs; all other entries are 0.
+ * last places of the last block may be empty. Each place has a row, so there are R = b ceil(M / b)
+ * rows. H is the Hadamard matrix with b rows. The direction (r, f), with index `r F + f`, is an
+ * M x F matrix. In its column f, the entry of each item i in the block of row r is
+ * `s_i H[r mod b, place of i in its block]`, where s_i is a public sign. All other entries are 0.
  *
  * A person's gradient is `-2 e x^T`, where e has a residual for each item and x is the user vector.
  * Its inner product with the direction is `-2 a_r x_f`, with
