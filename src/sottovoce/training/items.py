@@ -28,8 +28,8 @@ START_LENGTH = 0.15
 # Largest length of a mean gradient that a step believes in. On the Netflix films it is about 0.16,
 # but in a noisy epoch an estimate is longer by chance.
 MAX_SIGNAL_LENGTH = 0.14
-# The length of a public start in a training of names, relative to the length of the column of shares that the start
-# gives. On the Netflix days, the column that reports give was then about as long as the start.
+# Length of a public start in a training of names, relative to the length of the column of shares
+# that the start gives. On the Netflix days, the column of reports was then about as long.
 START_LENGTH_WITH_SHARES = 2.0
 
 
