@@ -145,7 +145,7 @@ def test_overview_has_the_help_line_of_every_command(name: str) -> None:
 
 def test_help_hides_rare_options_until_help_all() -> None:
     few, all_ = (call("simulate", how) for how in ("--help", "--help-all"))
-    assert few.count("\n  --") <= 16
+    assert few.count("\n  --") <= 17
     for option in ("--evaluate-every", "--loud <int>", "--ray-address", "--checkpoint <path>"):
         assert option not in few
         assert option in all_

@@ -117,7 +117,7 @@ SHIPPED_COMMANDS = {
             "Compute the privacy cost (epsilon) of settings, in numbers and in words.",
         ),
         (
-            *("start", "start", "sim,client"),
+            *("start", "start", "sim,server"),
             "Learn a public start: the first model, from interactions that anybody may see.",
         ),
         (

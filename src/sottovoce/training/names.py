@@ -93,7 +93,7 @@ class NameCounts:
         is_old = lasting_reports > 0
         # Before the first epoch, all items have the same share.
         shares = np.where(is_old, shares, 0.0) if is_old.any() else np.ones(n_items)
-        return (shares / shares.sum()).astype(np.float32)
+        return np.asarray(shares / shares.sum(), np.float32)
 
     def update_items(self, V: Float32) -> Float32:
         """Return V with the shares as its first column, `now`.
