@@ -39,12 +39,12 @@ def start(
         str,
         typer.Option(
             "--licence",
-            help="Licence of the table, or another reason why anybody may see and use it. Devices "
-            "show it.",
+            help="Licence of the table, or another reason why anybody may see and use it. The file "
+            "keeps it.",
         ),
     ],
     name: Annotated[
-        str | None, make_option("Name of the table, which devices show.", "as in the table")
+        str | None, make_option("Name of the table, which the file keeps.", "as in the table")
     ] = None,
     factors: Annotated[
         int | None, make_option("Number of factors.", "8 or 16, by the number of people", min=1)

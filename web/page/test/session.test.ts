@@ -236,6 +236,7 @@ test("the curve is measured epoch by epoch", async (context) => {
     panel: null,
     popularity: null,
     tagsOnly: null,
+    now: [],
     points: [
       { epoch: 1, quality: null, people: 300 },
       { epoch: 2, quality: null, people: null },
@@ -255,6 +256,7 @@ test("with a panel there is a number for every model", async (context) => {
     panel: 1,
     popularity: null,
     tagsOnly: 1,
+    now: [],
     points: [{ epoch: 1, quality: 1, people: null }],
   });
 });
