@@ -9,15 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
-from sottovoce.cli.server import app, open_store
+from sottovoce.cli.server import CLOSING_CONSEQUENCES, app, open_store
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
-from sottovoce.protocol.contact import Contact, Reply
+from sottovoce.protocol.contact import Contact, Crowd, Reply
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, plan_open_ended
 from tests.processes import free_port, make_caller, read_until, wait_until
@@ -315,6 +316,10 @@ def test_an_epoch_that_waits_is_closed_after_its_time(
     assert "Epoch 1 is closed." in output
     assert "has not contacted the server" in output
     assert "the model does not change" in output
+
+
+def test_every_state_of_a_crowd_has_a_consequence_when_its_epoch_is_closed() -> None:
+    assert set(CLOSING_CONSEQUENCES) == {*get_args(Crowd), None}
 
 
 def test_another_training_begins_after_confirmation(begun: Path) -> None:

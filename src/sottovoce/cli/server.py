@@ -39,7 +39,7 @@ from sottovoce.cli.options import (
 )
 from sottovoce.cli.server_status import describe_contact, describe_status
 from sottovoce.errors import SettingsError
-from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT
+from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NEVER, CROWD_NONE, CROWD_SHORT
 from sottovoce.server import Keys, OpenerPool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
     begin_training,
@@ -98,6 +98,7 @@ CLOSING_CONSEQUENCES: dict[str | None, str] = {
         "too few people have reported; their reports are discarded unless more people report "
         "within {grace}."
     ),
+    CROWD_NEVER: "its crowd cannot become large enough; its reports are discarded.",
     CROWD_NONE: "it has no reports.",
     None: (
         "it has not contacted the server in this epoch; its reports are counted if enough people "
