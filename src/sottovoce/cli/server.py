@@ -91,7 +91,8 @@ keys_app = make_group(
 # Settings of a service that can be options of `init` and of `up`.
 SERVICE_SETTINGS = get_settings(ServerSettings) | get_settings(Participation)
 
-# What happens to a proxy's reports when the epoch is closed, by the crowd that it reported last.
+# What happens to a proxy's reports when the epoch is closed. The key is the state of the proxy's
+# crowd in its last contact, or None without a contact in this epoch.
 CLOSING_CONSEQUENCES: dict[str | None, str] = {
     CROWD_ENOUGH: "enough people have reported; their reports are counted.",
     CROWD_SHORT: (
@@ -191,7 +192,7 @@ def init(
         budget=Budget.from_options(budget, central_budget),
         **add_mechanism(training, learn),
     )
-    # Dummies hide people without a crowd.
+    # Dummies hide even a single person, so an epoch need not wait for a crowd.
     if settings.dummies:
         service.setdefault("min_clients", 1)
     service |= {

@@ -38,7 +38,8 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-# Up to this epsilon, the size of a block has little influence on the gain of a report.
+# Up to this epsilon, the size of a block has little influence on the gain of a report (see
+# `estimate_gain`).
 LOW_EPSILON = 3.2
 
 # Number of directions that are compared at once. It limits the memory for the comparison.
@@ -128,7 +129,7 @@ class LoudSet:
         return _bits_to_float(low)
 
     def _get_tied(self, ranks: Int64) -> Int64:
-        """Return tied directions by their ranks: those at the threshold are numbered from 0."""
+        """Return the directions at the threshold with these ranks. The first one has rank 0."""
         directions, seen = np.empty(ranks.shape, np.int64), 0
         n_signed = 2 * self.a.size * self.x.size
         # Search in pieces, because all 2n directions are tied if every agreement is zero.
@@ -162,8 +163,8 @@ def _bits_to_float(bits: int) -> float:
 def estimate_history_length(n_items: int) -> float:
     """Return the default length of a typical history: 2% of all items, within 10 to 200.
 
-    The rules of this module use no other number about people, and this one is public because it
-    follows from the size of the catalogue.
+    It is the only figure about people that determines b and L. It reveals nothing about them,
+    because it follows from the size of the catalogue.
     """
     return min(max(0.02 * n_items, 10.0), 200.0)
 
@@ -207,6 +208,8 @@ def choose_loud_fraction(epsilon: float, n_items: int, history: float, block: in
 
 def estimate_gain(epsilon: float, n_items: int) -> float:
     """Return the gain of a report at the best b and rho.
+
+    The gain is the expected agreement of a report with a gradient of length 1.
 
     >>> [round(estimate_gain(epsilon, 9781), 2) for epsilon in (1, 2.5, 5, 10)]
     [0.31, 0.96, 3.52, 14.43]

@@ -20,15 +20,15 @@ from sottovoce.privacy.events import COIN_RHO, Reporting, check_delta
 Float64 = NDArray[np.float64]
 
 # The largest numbers of reports for which the exact epsilon is computed. It then takes seconds and
-# less than a gigabyte. The limit for reports of one sign (rho = 1/2) is higher, because their loss
-# is never 0.
+# less than a gigabyte. The limit is higher if each report is a sign (rho = 1/2): its loss is eps or
+# -eps and never 0, so there are fewer cases to enumerate.
 MAX_SIGN_REPORTS = 10**7
 MAX_OTHER_REPORTS = 10**6
 # Both tails of a binomial are counted as the largest loss. Their probability is at most
 # 2 e^-TAIL_SPREAD together.
 TAIL_SPREAD = 60.0
-# A number of reports with a loss other than 0 is also counted as the largest loss if it is less
-# likely than this.
+# The number of reports whose loss is not 0 is random. Values that are less likely than this are not
+# enumerated; they also count as the largest loss.
 NEGLIGIBLE_PROBABILITY = 1e-18
 # The orders of the Renyi divergence, over which the bound is minimised.
 RENYI_ORDERS = 1 + np.geomspace(1e-9, 1e9, 1_000)
@@ -84,7 +84,9 @@ def lower_bound_epsilon(event: Reporting, delta: float) -> float:
 
 
 def _bound(event: Reporting, delta: float) -> float:
-    """Bound the epsilon by steps 5 and 6 of `bound.py`, where each loss is eps or 0."""
+    """Bound the epsilon by steps 5 and 6 of `bound.py`."""
+    # That bound uses the absolute value of a loss, here eps or 0. A loss of 0 adds nothing to the
+    # moments.
     weight = np.array([sum(_loss_probabilities(event))])
     terms = moments(np.array([event.epsilon]), RENYI_ORDERS) @ weight
     logs = float(event.total) * np.log1p(terms)

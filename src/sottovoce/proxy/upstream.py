@@ -62,7 +62,7 @@ class Upstream(PublishedSource, Protocol):
     Every method may raise:
 
     * `UnavailableError`: no answer came, or the server is busy; a retry may succeed.
-    * `ClosedError`: the server has applied the epoch without this proxy.
+    * `ClosedError`: the epoch is over, and the server has made the next model already.
     * `RefusedError`: the request is valid, but refused.
     * `ProtocolError`: the answer is malformed.
     """

@@ -151,9 +151,9 @@ class Counter:
 
 
 def _record_repeat(transaction: Transaction, proxy: str, chunk: Chunk) -> None:
-    # A chunk that another proxy handed in first does not count again. It is recorded all the same,
-    # under a name of its own: otherwise the commit of this proxy would always name one chunk more
-    # than the database has from it.
+    # A chunk that another proxy handed in first does not count again. It is still recorded as a
+    # chunk of this proxy, under another name, because the proxy includes it in the number of chunks
+    # that its commit states. Without the record, the commit would never agree with the database.
     if transaction.find_sender(chunk.epoch, chunk.name) == proxy:
         return
     name = f"{chunk.name} {proxy}"

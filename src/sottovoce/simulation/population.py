@@ -222,7 +222,8 @@ class CutParts(Parts):
 
     def __getitem__(self, index: int) -> Part:
         part, begin, end = self._whole[0], *self._bounds[index : index + 2]
-        # Resampled people have no test item. The people of the data set are tested by other parts.
+        # Resampled people have no test item. To test the people of the data set, an engine uses the
+        # parts that `drop_resampling` returns.
         if part.people.resampled is not None:
             return Part(part.people.slice(begin, end))
         # The people of the data set are tested in the part in which they report.

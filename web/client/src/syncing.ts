@@ -24,12 +24,14 @@
  * requested. The request leaves at a random moment, in a visit that has sent no batch and sends
  * none afterwards. The page makes the request and the token (see `accounts`). The page's thread may
  * be busy with work that depends on the history, so nothing waits for it: if the request is not
- * ready at its moment, the next look tries again.
+ * ready at its moment, the next look tries again. A *look* begins a sync or resumes a pending one
+ * (see `polling`).
  *
  * So the history does not influence whether, when and how much a device sends, nor what it requests
  * before. Nothing here waits for results that are computed from the history: at the moment of
- * sending, a batch is stored or it is not. If it is not, this is checked again after whole leads
- * (see `computeLead`). Computations on the history cannot fail (see `bounds`).
+ * sending, a batch is stored or it is not. If it is not, this is checked again one lead later, at
+ * most twice. A *lead* is the longest time that making a batch takes on a slow device (see
+ * `computeLead`). Computations on the history cannot fail (see `bounds`).
  *
  * After a crash before the end of step 5, nothing was spent and nothing was sent. After a later
  * crash, the same stored bytes are sent again, and the proxy recognises them by their id. Nothing
@@ -145,7 +147,7 @@ export interface PendingSync {
 
 /** The outcome of a sync, by the final state of its batch. */
 const FINAL_OUTCOMES: Record<FinalState, Outcome> = { sent: "sent", dropped: "too late" };
-/** Number of leads after which a missing batch is left to the next look. */
+/** Number of leads to wait for the worker's batch. If it is ready later, the next look sends it. */
 const MAX_LEADS_TO_WAIT = 3;
 /** A moment that is closer than this counts as now. */
 const ROUNDING_SECONDS = 1e-3;
@@ -160,8 +162,8 @@ export class Synchronizer {
    */
   #sentKind: "batch" | "request" | null = null;
   /**
-   * Epoch of the token that this visit has requested. A page may stay open for many epochs, but
-   * requests no token of a later one.
+   * Epoch of the token that this visit has requested, or 0. A page may stay open for many epochs,
+   * but requests a token for only one of them.
    */
   #requestedEpoch = 0;
 
@@ -201,7 +203,7 @@ export class Synchronizer {
     });
   }
 
-  /** Begin a look: read from the disk everything that its requests need. */
+  /** Read from the disk, before its first request, everything that this look needs. */
   async #prepare(): Promise<StoredState> {
     const { store, outbox, grid } = this.tools;
     grid.mark();
@@ -230,7 +232,8 @@ export class Synchronizer {
     if (typeof next !== "string")
       return { hash, abandonedEpoch, resumeAt: next.resumeAt, result: null };
     const result = await this.#makeResult(epoch, next, abandonedEpoch);
-    // A proxy could refuse the batch now and take it in the next visit, soon after the token request.
+    // Request no token after a refused batch. The batch may leave early in the next visit, so the
+    // proxy could guess that both have the same sender, and refuse batches for this purpose.
     if (next === "not open" && release.refusal) return result;
     const token = await this.#drawToken(release);
     if (token === null) return result;
@@ -389,10 +392,10 @@ export class Synchronizer {
   }
 
   /**
-   * Check whether to wait for a moment.
+   * Return whether the given moment must be waited for.
    *
-   * If it is further away than the jitter, it was drawn before the system clock was set back, and
-   * there is no wait.
+   * A moment that is over needs no wait. A moment further away than `jitter` seconds was drawn
+   * before the system clock was set back, so it is not waited for either.
    */
   #shouldWait(moment: number, { at }: FetchedRelease): boolean {
     const seconds = moment - at.clock;
@@ -417,11 +420,11 @@ export class Synchronizer {
   /**
    * Let the worker make the batch, and send it at its moment.
    *
-   * That moment is the first step of the grid that is at least one lead after the proxy's last
-   * answer, by the monotonic clock. It is fixed before the history is read, and before any disk
-   * access that another thread may delay. If the batch is not stored by then, it is checked for
-   * again after whole leads. So the proxy can see a slow computation only in steps of one lead, and
-   * never its exact duration.
+   * Requests leave only at the steps of a grid (see `grid`). The moment of the batch is the first
+   * step that is at least one lead after the proxy's last answer, by the monotonic clock. It is
+   * fixed before the history is read, and before any disk access that another thread may delay. If
+   * the batch is not stored by then, the next check is one lead later. So the proxy can see a slow
+   * computation only in steps of one lead, and never its exact duration.
    */
   async #makeAndSend({
     signed: { manifest, hash },
@@ -430,7 +433,7 @@ export class Synchronizer {
   }: FetchedRelease): Promise<Outcome> {
     const { clock, grid, make } = this.tools;
     if (refusal instanceof ClosedError || refusal instanceof UnavailableError) {
-      return "not open"; // not an error: looks continue at the usual pace
+      return "not open"; // not an error: the next look comes at the usual time
     }
     if (refusal !== null) {
       throw refusal;

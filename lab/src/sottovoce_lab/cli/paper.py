@@ -1,4 +1,4 @@
-"""`sottovoce paper`: the paper's figures and tables run again, next to its numbers and ours."""
+"""`sottovoce paper`: run the paper's experiments again and compare the results with its numbers."""
 
 import time
 from collections.abc import Callable, Iterator

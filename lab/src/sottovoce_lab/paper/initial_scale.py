@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 # Settings that the paper states roughly or not at all. Each entry has the setting, other values of
-# it than the preset's, and the initial scales with which every value is tried. The number of splits
-# is that of the preset.
+# it than the preset's, and the initial scales with which every value is tried. They are tried on
+# the splits of the search, but only on as many as there are reported splits.
 OTHER_SETTINGS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
     ("learning_rate", (5e-4, 2e-3), (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ("alpha", (4.0, 40.0), (0.01, 0.1, 0.3, 1.0)),

@@ -79,7 +79,8 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any, needs_of: Any = i
     def reports(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
         return reports_of(users, indptr, indices, X, c, m, scratch, out)
 
-    # numba requires the same signature as above, including annotations; lambdas have none.
+    # numba requires that a lambda below and the function that it returns have the same signature,
+    # including annotations. A lambda cannot have any, so the inner functions have none either.
     overload(make_scratch, inline="always")(
         lambda c, m, longest: scratch if _has_type(m, constants) else None  # noqa: ARG005
     )

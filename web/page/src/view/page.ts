@@ -22,7 +22,7 @@ export interface PageOptions {
    * Whether the page names another verification key than the one that this browser stored first.
    */
   hasOtherKey: boolean;
-  /** Epsilon that this browser has spent with the servers that this address named earlier. */
+  /** Epsilon that this browser has spent with other servers that used this address before. */
   earlierEpsilon: number;
   /** Called when the device begins to take part. */
   onStart(): void;
@@ -87,7 +87,10 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   };
 }
 
-/** Report the trouble of every failed call. A choice that succeeds removes it. */
+/**
+ * Report the trouble of every failed call. If a call that succeeds is a choice of the owner, remove
+ * the trouble of earlier calls.
+ */
 function reportFailures(ask: Ask, onTrouble: (trouble: Trouble | null) => void): Ask {
   return async (work, isChoice = true) => {
     try {
@@ -143,8 +146,7 @@ const ALERT_TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
 const OFFLINE_SENTENCE = "Offline: recommendations go on, nothing is sent.";
 
 /**
- * Create the place for notices: an alert if trust or this device's storage is affected, else a
- * status.
+ * Create the place for notices: an alert for the kinds of trouble in `ALERT_TITLES`, else a status.
  */
 function createNotices(options: PageOptions) {
   let trouble: Trouble | null = null;

@@ -2,9 +2,11 @@
 
 A direction is a row r and a factor f (and a sign); its agreement is `|a[r] x[f]|`, as in
 `sottovoce.core.loudest`. The threshold is the smallest agreement of a loud direction. To find it,
-rows are counted in bins by the upper bits of their magnitude `|a[r]|`. The number of directions
-whose agreement is at least some value is then looked up in one bin for each factor. This limits the
-threshold to a few bins, and only the rows in these bins are compared exactly.
+rows are counted in bins by the upper bits of their magnitude `|a[r]|`. A direction with factor f
+has an agreement of at least v if the magnitude of its row is at least `v / |x[f]|`. So these
+directions are counted by adding up, for all factors, the number of rows in the bin of `v / |x[f]|`
+or a higher one. A search over v limits the threshold to a few bins, and only the rows in these bins
+are compared exactly.
 """
 
 from typing import NamedTuple
@@ -34,8 +36,8 @@ _MIN_NORMAL_ROW = 2.0**-120
 _BRACKET_WIDTH = 1 << 42
 # The difference between the bits of a float64 number and the bits of its half.
 _ONE_OCTAVE = 1 << 52
-# The search begins at the largest agreement and goes down by at most this. It finds no lower bound
-# for a smaller threshold.
+# The search begins at twice the largest agreement and goes down by at most this. If the threshold
+# is even smaller, all rows below its upper bound are compared exactly.
 _SEARCHED_OCTAVES = 128 * _ONE_OCTAVE
 # Marks a bin whose rows must be compared exactly.
 _NEAR_MARK = np.uint16(1 << 15)
@@ -197,7 +199,8 @@ def bracket_threshold(
     least = _ONE_BIN_LOWER * np.int64(low).view(np.float64)
     bounded = low > lowest
     for f in range(x.shape[0]):
-        # The lowest bin has no lower end, and the bins of subnormal numbers are wide.
+        # The lower bound is used only if it is in a narrow bin for every factor: the lowest bin has
+        # no lower end, and the bins of subnormal numbers are wide.
         row = least / sizes[f]
         bounded &= row >= _MIN_NORMAL_ROW and get_bin(row, largest) > 0
     upper, surely = np.int64(high).view(np.float64) * (1 + 2.0**-20), 0
