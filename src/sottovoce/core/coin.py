@@ -66,7 +66,7 @@ def compute_blanket_threshold(epsilon: float, loud: int, n_signed: int) -> int:
         loud: L, the number of loud directions.
         n_signed: 2n, the number of all directions, signs counted.
 
-    >>> compute_blanket_threshold(10.0, 1, 10_760) / WORD_RANGE  # K / (K + e^10 - 1)
+    >>> compute_blanket_threshold(10.0, 1, 10_760) / WORD_RANGE  # K / (K + e^10 - 1), K = 2n / L
     0.3281942085966766
     """
     # 2^64 words cannot be divided evenly among L or 2n directions: some get one word more. So gamma
@@ -99,6 +99,6 @@ def multiply_high(random_words: RandomWords, factor: int | NDArray[np.int64]) ->
 
 
 def to_unit_floats(random_words: RandomWords) -> NDArray[np.float64]:
-    """Convert random words to floats in [0, 1). Only rounding uses them: it carries no epsilon."""
+    """Convert random words to floats in [0, 1), for draws on which no epsilon depends."""
     # The upper 53 bits fit a float64 exactly.
     return (random_words >> np.uint64(11)).astype(np.float64) * 2.0**-53

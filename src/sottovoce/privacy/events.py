@@ -3,9 +3,10 @@
 The accounting needs only these facts and not the mechanism that makes the reports, because the
 reports of all mechanisms have the same form. There is a public set of S signed directions. The
 history of a person makes rho * S of them *loud*. A report names one direction: with probability
-gamma it is drawn uniformly from all S, otherwise uniformly from the loud ones. In `coordinate`, rho
-is 1/2: at each index, one of the two signs is loud. With gamma = 1 / (1 + rho (e^eps - 1)), a
-report is eps-LDP (locally differentially private).
+gamma it is drawn uniformly from all S, otherwise uniformly from the loud ones. In the mechanism
+`coordinate`, rho is 1/2: each entry of the item matrix has two directions, plus and minus, and one
+of them is loud. With gamma = 1 / (1 + rho (e^eps - 1)), a report is eps-LDP (locally differentially
+private).
 """
 
 from dataclasses import dataclass, replace
@@ -89,9 +90,10 @@ class Reporting:
 
     @property
     def dummy_share(self) -> float:
-        """d: the probability with which a dummy counts as uniform (docs/privacy.md, step 6)."""
-        # This is gamma(rho) / gamma(MIN_LOUD_RATIO * rho). A bound that is computed with it holds
-        # for every actual rho from MIN_LOUD_RATIO * rho to rho.
+        """d: the probability with which a dummy counts in the bounds (docs/privacy.md, step 6)."""
+        # Dummies hide less if the actual rho is smaller than that of the terms. A bound in which
+        # they count with probability gamma(rho) / gamma(MIN_LOUD_RATIO * rho) holds for every
+        # actual rho from MIN_LOUD_RATIO * rho to rho.
         return MIN_LOUD_RATIO + (1 - MIN_LOUD_RATIO) * self.blanket
 
     def one_epoch(self) -> Self:

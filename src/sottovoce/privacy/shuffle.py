@@ -1,14 +1,16 @@
 """The central epsilon, which holds if an honest proxy shuffles everybody's reports.
 
-`docs/privacy.md` has the proof. Consider the j-th reports of n people in an epoch. One of the
-people is the victim, whose report hides in a blanket of B uniform reports. Each of the other n - 1
-people contributes to the blanket with probability gamma, and each of D dummies
-(`Reporting.cover`) with probability d (`Reporting.dummy_share`), so
+`docs/privacy.md` has the proof. `events.py` explains eps, the epsilon of one report; rho, the share
+of loud directions; and gamma, the probability that a report does not depend on the history.
+
+Consider the j-th reports of n people in an epoch. One of the people is the victim. The reports of
+the other n - 1 people are uniform with probability gamma, and each of D dummies
+(`Reporting.cover`) counts as uniform with probability d (`Reporting.dummy_share`). These uniform
+reports are the blanket, which hides the victim's report. Their number is
 B ~ Bin(n - 1, gamma) + Bin(D, d). The proof lets the attacker know all reports outside of the
-blanket. So m = B + 1 reports remain: the blanket and the victim's report. Let a reports of them
-name a direction that is loud for one history of the victim, and let b reports name a direction that
-is loud for another history. With `E = e^eps`, the probabilities of a and b under the two histories
-are proportional to
+blanket. So m = B + 1 reports remain: the blanket and the victim's report. The variable a counts
+those that name a loud direction of one history of the victim, and b does so for another history.
+With `E = e^eps`, the probabilities of a and b under the two histories are proportional to
 
     Mult(a, b; m, rho, rho) * (m + (E - 1) a)     against     Mult(...) * (m + (E - 1) b)
 
@@ -37,12 +39,12 @@ Float64 = NDArray[np.float64]
 
 # Each tail of a distribution is cut where it is less likely than this.
 TAIL_PROBABILITY = 1e-16
-# `blankets` cuts both tails of a binomial at a probability of at most 2 e^-spread together. With
-# this spread, that is TAIL_PROBABILITY.
+# `blankets` cuts off both tails of a binomial. Together they have a probability of at most
+# 2 e^-spread, which is TAIL_PROBABILITY with this spread.
 TAIL_SPREAD = log(2 / TAIL_PROBABILITY)
-# Outcomes in a tail are counted as a complete loss of privacy, which adds this to delta. The tails
-# of people in the blanket take one TAIL_PROBABILITY, those of dummies another, and the counts a and
-# b two each.
+# Outcomes in a tail are counted as a complete loss of privacy, which adds this to delta. The people
+# in the blanket have one TAIL_PROBABILITY for both tails, and so have the dummies. The counts a and
+# b have one TAIL_PROBABILITY for each of their two tails.
 TAILS_DELTA = 6 * TAIL_PROBABILITY
 # The grid of the losses of one report has this number of steps per standard deviation, and at most
 # MAX_GRID_STEPS in all.
@@ -52,9 +54,9 @@ MAX_GRID_STEPS = 1 << 22
 # memory at a time.
 MAX_COUNT_PAIRS = 1 << 26
 COUNT_PAIRS_AT_ONCE = 1 << 18
-# The largest number of reports that are composed. The memory of dp-accounting grows with the number
-# of reports times the step of the grid, so there is a second limit: MAX_REPORTS_PER_STEP, divided
-# by the step as a fraction of epsilon.
+# The largest number of reports that are composed. There is a second limit, because the memory of
+# dp-accounting grows with the product of reports and step of the grid:
+#   reports * step / epsilon <= MAX_REPORTS_PER_STEP.
 MAX_COMPOSED_REPORTS = 10**8
 MAX_REPORTS_PER_STEP = 10_000
 # `central_bound` is called with at most this number of people and of dummies. The result is still a
@@ -139,8 +141,8 @@ def _limit_crowd(event: Reporting, people: int) -> tuple[Reporting, int]:
     The epsilon of the smaller crowd is an upper bound.
     """
     rho = event.loud_fraction
-    # Likely counts are within eight standard deviations of the mean, so their range is at most 17
-    # standard deviations wide.
+    # The tails begin about 8.2 standard deviations from the mean, so the range of likely counts is
+    # less than 17 standard deviations wide.
     widest = COUNT_PAIRS_AT_ONCE if rho == COIN_RHO else sqrt(MAX_COUNT_PAIRS)
     uniform = int((widest / 17) ** 2 / (rho * (1 - rho)))
     dummies = min(event.dummies, uniform * event.reports)
@@ -160,7 +162,7 @@ def _compute_report_losses(event: Reporting, honest: int) -> Any:
     step = _grid_step(event, honest)
     edges, deltas = compute_hockey_stick(event, honest, step)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
-    # One distribution serves both directions: swapping the histories only swaps a and b.
+    # The distribution is the same if the two histories are swapped: this only swaps a and b.
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
@@ -184,6 +186,7 @@ def compute_hockey_stick(
         true, other = true + sums[0], other + sums[1]
     edges = np.arange(-reach, reach)
     above, above_other = (np.cumsum(values[::-1])[::-1] for values in (true, other))
+    # `true` and `other` have the probabilities P and Q of each loss under the two histories.
     # delta(eps) is the sum of P - e^eps Q over all losses above eps. The tails count in full.
     deltas = np.maximum(above - np.exp(edges * step) * above_other, 0.0) + TAILS_DELTA
     # Delta must not increase with epsilon, but rounding errors may make it do so.
@@ -226,7 +229,7 @@ def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
 
 
 def _likely_counts(m: int, rho: float) -> NDArray[np.int64]:
-    """Return the likely numbers of reports, out of m, that name one of rho * S loud directions."""
+    """Return the likely values of a, or of b, if each of m reports counts with probability rho."""
     lowest, highest = _cut_tails(m, rho)
     # The victim's report is not uniform and may add one.
     return np.arange(lowest, min(m, highest + 1) + 1)

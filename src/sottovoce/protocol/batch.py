@@ -1,7 +1,7 @@
 """The batch, which has all reports of one device in one epoch, and the chunk of shuffled reports.
 
 A device sends a batch to its proxy. All batches of an epoch have the same size. The columns are
-offset, size in bytes, and content; a dot as an offset is the end of the field before:
+offset, size in bytes, and content. A dot stands for the offset at which the previous field ends:
 
 0    4  "SVB2"
 4    4  epoch, little endian

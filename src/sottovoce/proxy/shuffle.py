@@ -37,7 +37,7 @@ def draw_words(n: int, entropy: Entropy) -> NDArray[np.uint64]:
 
 def draw_below(n: int, limit: int, entropy: Entropy) -> NDArray[np.int64]:
     """Draw n integers from 0 to `limit - 1`, uniformly."""
-    # Draw words above the last multiple of the limit again: they would favour small numbers.
+    # Words from the last multiple of the limit on would favour small numbers: draw them again.
     last = np.uint64(2**64 // limit * limit - 1)
     words = draw_words(n, entropy)
     while (bad := np.flatnonzero(words > last)).size:

@@ -41,9 +41,10 @@ DUMMIES_PER_EPOCH = 5300
 MODEL_FACTORS = 5
 HALF_LIFE_EPOCHS = 14.0
 # The planner would choose 0.08. The larger value gives better lists to visitors who have chosen
-# only three films. After one epoch, the list of ten for three horror films has 5 horror films
-# instead of 3. It shares at most 2 films instead of 3 with the lists for three romances or three
-# children's films. But HR@10 after twenty epochs is lower by 0.03.
+# only three films. After one epoch, 5 of the ten films in the list of a visitor who chose horror
+# films are horror films, instead of 3. At most 2 of the ten, instead of 3, are also in the list of
+# a visitor who chose romances, or in that of one who chose children's films. But HR@10 after twenty
+# epochs is lower by 0.03.
 USER_RIDGE = 0.3
 # Number of people in the sample from which popularity is estimated.
 SAMPLE_PEOPLE = 2000
@@ -106,8 +107,9 @@ class DemoPlan:
         Sandbox(
             Catalogue.from_items(items),
             self.training,
-            # Epochs do not wait for a crowd, because the dummies hide even a single person. With a
-            # larger crowd, a device could be charged for an epoch that is then discarded.
+            # Epochs do not wait for a crowd, because the dummies hide even a single person. If an
+            # epoch required more people, it could be discarded for lack of them, after devices were
+            # charged for it.
             min_clients=1,
             hold=0,
             epoch_seconds=self.epoch_seconds,
@@ -193,7 +195,8 @@ class CurvePoint:
     tags_only: float
     """HR@10 of recommendations by tags only, which need no reports."""
     popularity: float | None
-    """HR@10 of popularity with the same tags; None if the panel has no counts of people."""
+    """HR@10 of recommendations by popularity and tags, without a trained model; None if the panel
+    does not say how many people touched each item."""
 
 
 def follow_curve(

@@ -1,4 +1,4 @@
-"""Invented people who report: thousands in the demo, or ten in a trial of a service."""
+"""Invented people who report: thousands in the demo, or ten companions in a trial of a service."""
 
 import os
 import threading
@@ -40,9 +40,9 @@ RESEND_SECONDS = 0.2
 PEOPLE_PER_PIECE = 32
 # Fraction of an epoch over which people spread their reports.
 SENDING_FRACTION = 0.9
-# Companions who report in every epoch of a trial.
+# Number of companions, the invented people who report in every epoch of a trial.
 COMPANIONS_PER_EPOCH = 10
-# Maximum number of items in the history of a companion. They share a tag if items have tags.
+# Maximum number of items in the history of a companion. If items have tags, these items share one.
 MAX_COMPANION_ITEMS = 6
 # Seconds before companions begin again after an error or the end of a training.
 COMPANION_RETRY_SECONDS = 5.0
@@ -112,8 +112,9 @@ class PublicReader:
 class InventedPeople:
     """Simulates new people in every epoch, who each report once.
 
-    Their batches are like those of devices that have accepted the terms of the first manifest. They
-    have no ledger and no database, which protect real people.
+    Their batches are like those of devices that have accepted the terms of the manifest that is
+    fetched first. These people have no ledger and no database, whose protection only real people
+    need.
 
     Args:
         api: The proxy.

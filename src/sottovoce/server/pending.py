@@ -86,7 +86,7 @@ class PendingConfig:
             public_key: Key with which devices seal reports; None to ask for no reports.
             tokens: Public keys of the tokens of this epoch and of the next one, if any.
             opens: Unix seconds from which on devices may report.
-            closes: Unix seconds until which proxies take reports.
+            closes: Unix seconds until which the epoch stays open in any case.
         """
         return Manifest(
             epoch=epoch,

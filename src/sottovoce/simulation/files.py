@@ -37,7 +37,8 @@ class ModelFile:
     settings: Settings
     epochs_done: int
     extra: dict[str, Any] = field(default_factory=dict)
-    """Values that JSON can hold. A checkpoint keeps the hash of its data and its records here."""
+    """Values that JSON can hold. A checkpoint keeps the hash of its data here, and a record of each
+    epoch with its metrics."""
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Arrays that are too long for JSON, by name."""
 
@@ -94,7 +95,8 @@ def compute_fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str
     A run continues from a checkpoint only if the hash is the same.
     """
     digest = hashlib.sha256()
-    # Lengths come before arrays, so that different arrays never give the same bytes.
+    # `indptr` ends with the length of `indices`, and other arrays come after their lengths. So
+    # different arrays never give the same bytes.
     digest.update(histories.n_items.to_bytes(8, "little"))
     digest.update(np.ascontiguousarray(histories.indptr).data)
     digest.update(np.ascontiguousarray(histories.indices).data)

@@ -35,9 +35,9 @@ const MAX_TEXT_CHARACTERS = 512;
 const MAX_TAG_KINDS = 32;
 /** Labels of one item, over all kinds of tags. */
 const MAX_LABELS_PER_ITEM = 64;
-// Limits for a whole catalogue: all labels of all items, and distinct labels. A device stores the
-// labels and counts the items of each.
+/** Labels of all items together. A device stores all of them. */
 const MAX_ALL_LABELS = 2 ** 22;
+/** Different labels. A device counts the items of each of them. */
 const MAX_DISTINCT_LABELS = 2 ** 17;
 const KIND_PATTERN = /^[a-z][a-z0-9_]{0,31}$/;
 
@@ -120,10 +120,7 @@ function parseValues(values: unknown): readonly string[] | number {
   return labels;
 }
 
-/**
- * Check that each kind of tag has either labels for all items or numbers for all items. Numbers are
- * grouped into bands.
- */
+/** Check that no kind of tag has labels for one item and a number for another. */
 function checkKinds(items: readonly Item[]): void {
   const types = new Map<string, string>();
   for (const { tags } of items) {

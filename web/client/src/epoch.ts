@@ -35,7 +35,7 @@ export interface Terms {
   readonly maxItems: number;
   /** Whether a batch needs a token. Each account gets one token for an epoch. */
   readonly accounts: boolean;
-  /** Whether this is a trial, in which most people are invented: nobody is hidden among them. */
+  /** Whether this is a trial. Most people in a trial are invented, and hide nobody. */
   readonly trial: boolean;
 }
 
@@ -65,8 +65,8 @@ export interface Manifest {
   /** The key that the tokens of this epoch were made with; null if reports need no tokens. */
   readonly tokenKey: Bytes | null;
   /**
-   * The key for tokens of the next epoch, which accounts may request from now on; null if they may
-   * not.
+   * The key that the tokens of the next epoch are made with. Accounts may already request these
+   * tokens; null if they may not.
    */
   readonly nextTokenKey: Bytes | null;
   /** The Unix second from which reports are accepted. */

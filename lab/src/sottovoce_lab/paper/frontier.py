@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 # The two views of a budget: local, if reports can be traced to people, or central, after a shuffle.
 View = Literal["local", "central"]
 VIEWS: tuple[View, ...] = ("local", "central")
+# Two ways to learn popularity privately. A report has a sign that depends on the whole history
+# (`sottovoce_lab.baselines.counting`), or names one item (`sottovoce_lab.baselines.naming`).
 SIGN_COUNTING: Method = "private-popularity"
 NAME_COUNTING: Method = "named-counts"
-# Popularity from counted signs is tried with up to this many reports of a person.
+# Counting signs is tried with up to this many reports of a person.
 MAX_SIGN_REPORTS = 100
 # Epsilons of a report that names an item. With smaller ones, nearly all reports are noise.
 NAMED_EPSILONS = (4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
@@ -90,7 +92,7 @@ class BudgetPoint:
 
 
 def find_frontier(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint]:
-    """Return the points of which no other is better and costs no more, cheapest first."""
+    """Return the points that are better than all others that cost no more, cheapest first."""
     frontier: list[BudgetPoint] = []
     # The best of several points with equal costs comes first, so the others are left out.
     for point in sorted(points, key=lambda point: (point.get_cost(view), -point.quality)):
@@ -183,8 +185,9 @@ def make_point(option: Option, spent: dict[str, float | None], quality: float) -
 class Frontier(Experiment):
     """Smallest lifetime budget with which a quality is reached, local and central.
 
-    Many trainings are tried and few are shown. So settings are chosen on the subset and split of
-    `TUNING_SEED`, and their quality is reported on other splits.
+    Many settings are tried, and those with the best results on a split owe a part of this to
+    chance. So settings are chosen on the subset and split of `TUNING_SEED`, and their quality is
+    reported on other splits.
     """
 
     name = "frontier"
@@ -196,7 +199,7 @@ class Frontier(Experiment):
         return list(dict.fromkeys(option.tuning_cell for option in list_options(self.grid)))
 
     def list_next_cells(self) -> list[Cell]:
-        """Return the cells of chosen options and of public methods, on the reported splits."""
+        """Return the cells of chosen options and of non-private methods, on the reported splits."""
         chosen = [option.make_cell for option in choose_options(self.grid, self.store)]
         return self.grid.list_cells([*chosen, *self._public_families])
 

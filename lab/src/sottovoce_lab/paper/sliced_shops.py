@@ -1,12 +1,16 @@
-"""Cost and benefit of slices (`sottovoce_lab.paper.slices`) in invented shops.
+"""Cost and benefit of slices in invented shops.
 
     python -m sottovoce_lab.paper.sliced_shops 3000 1000 20 --budget 50 --slices 1,2,4
 
-Each row of the table is a mean over seeds from 1000 on. HR@10 is measured without attackers, in a
-ranking of the whole catalogue; its difference from the first row has a 95% interval. There is a
-further column for each popularity band: adaptive attackers push one item of the band, the server
-defends itself like a live one, and the column has the exposure of the item. Each attacker has an
-account, and reports as often as others.
+With slices, each report is about a randomly chosen part of the items
+(`sottovoce_lab.paper.slices`). Each row of the table is for a number of slices, and is a mean over
+seeds from 1000 on. HR@10 is measured without attackers, in a ranking of the whole catalogue; its
+difference from the first row has a 95% interval.
+
+There is a further column for each popularity band, in which attackers push one item of the band.
+The column has the exposure of this item: the share of people who see it in their lists. Each
+attacker has an account, and reports as often as others. The attackers use the strategy `adaptive`
+(`sottovoce_lab.paper.poisoning.attackers`), and the server defends itself as a live server does.
 """
 
 from __future__ import annotations
@@ -48,7 +52,7 @@ class SlicedShop:
     people: int
     items: int
     history: float
-    """Mean number of items of a person."""
+    """Median number of items of a person."""
     budget: Budget
     slices: int = 1
 
@@ -69,7 +73,8 @@ class SlicedShop:
     def _split(self, seed: int) -> Split:
         """Make a shop as `sottovoce plan` does, and leave out one item of each person."""
         tastes, focus = SHOP_KINDS[seed % len(SHOP_KINDS)]
-        # Histories have one more item at first, because one item is left out.
+        # Histories have one more item at first, because one item is left out. The factor converts
+        # the median of a log-normal distribution to the mean, which `shop` expects.
         length = (self.history + 1) * float(np.exp(LENGTH_SIGMA**2 / 2))
         everybody = shop(self.people, self.items, length, tastes, seed, focus=focus)
         ids = np.arange(self.people), np.arange(self.items)

@@ -1,4 +1,4 @@
-/** Shows every report of the last batch, in readable form and as it left. */
+/** Shows every report of the last batch, in readable form and as sealed bytes. */
 
 import type { LeftDevice, ReadableReport } from "sottovoce-client";
 import { type Child, h, setText, setVisible } from "../dom.js";
