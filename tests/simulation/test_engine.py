@@ -55,6 +55,7 @@ from sottovoce.training import (
 )
 from tests.kernels import can_compute
 from tests.people import histories, random_people
+from tests.sampling import choose_cases
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
 
 # The cpu engine with one part of the people in memory at a time.
@@ -113,7 +114,9 @@ def compute_reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -
 @engines_and_mechanisms
 @pytest.mark.parametrize(
     ("n_items", "factors", "reports"),
-    [(1, 1, 3), (3, 2, 5), (64, 1, 1), (127, 5, 20), (128, 8, 7), (129, 5, 1), (700, 3, 40)],
+    choose_cases(
+        [(1, 1, 3), (3, 2, 5), (64, 1, 1), (127, 5, 20), (128, 8, 7), (129, 5, 1), (700, 3, 40)], 4
+    ),
 )
 def test_reports_are_the_references(
     engine: str, mechanism: str, n_items: int, factors: int, reports: int
