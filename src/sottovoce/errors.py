@@ -10,12 +10,12 @@
     ├── LedgerError               the ledger cannot be trusted: nothing may be reported
     │   └── BudgetExceededError   a charge would exceed the limit
     ├── ProtocolError             bytes violate docs/protocol.md
-    │   └── UntrustedError        a signature, hash, epoch or the terms are invalid: make no batch
+    │   └── UntrustedError        a signature, hash, epoch or the terms are invalid: do not report
     │       └── ConflictError     signed content contradicts what was signed before
     ├── UnavailableError          another party is unreachable or busy: retry later
     │   ├── TlsError              no connection to it can be trusted
     │   ├── TooEarlyError         the epoch is still open
-    │   └── FullError             the epoch accepts no more
+    │   └── FullError             the epoch accepts no more batches
     ├── RefusedError              another party refused: do not retry
     │   ├── ClosedError           the epoch is over
     │   ├── SpentError            the account's token or the batch id was used before
@@ -28,10 +28,10 @@
 
 A `DataWarning` reports a problem that stops nothing.
 
-Each message says what is wrong (a value, a file, a flag) and what to do: what is expected, a clause
-that begins with a verb, or a command to type. Messages of `ProtocolError`, `UnavailableError` and
-`RefusedError` are for machines: their class says what to do. tests/test_errors.py checks all
-messages.
+Each message says what is wrong (a value, a file, a flag) and what to do about it. The remedy is the
+value that is expected, an instruction, or a command to type. Messages of `ProtocolError`,
+`UnavailableError` and `RefusedError` are for machines: their class says what to do.
+tests/test_errors.py checks all messages.
 """
 
 from pathlib import Path
@@ -46,7 +46,8 @@ class SettingsError(SottovoceError, ValueError):
 
     Args:
         message: What is wrong and what to do.
-        setting: Name of the setting with its tables, such as `listen.port`, if it is in a file.
+        setting: Name of the setting with the TOML tables that contain it, such as `listen.port`;
+            empty if it does not come from a settings file.
     """
 
     def __init__(self, message: str, *, setting: str = ""):
@@ -137,7 +138,7 @@ class TooEarlyError(UnavailableError):
 
 
 class FullError(UnavailableError):
-    """The epoch accepts no more: retry in the next one."""
+    """The epoch accepts no more batches: send it in the next epoch."""
 
 
 class RefusedError(SottovoceError):

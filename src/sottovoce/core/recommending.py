@@ -1,9 +1,9 @@
 """How a device recommends: the item matrix with tags, weights by recency, and ranking.
 
-The wide item matrix is `W = [V | D]`. Each column of D stands for a tag: it is 0 for items without
-the tag, and the estimated popularity of the item for the others. So the best known horror film
-stands for "horror" more than any other. A user vector over W is solved like one over V. It is used
-for recommending only, never for reports.
+The wide item matrix is `W = [V | D]`, where V is the item matrix of the model. Each column of D
+stands for a tag: it is 0 for items without the tag, and the estimated popularity of the item for
+the others. So the best known horror film stands for "horror" more than any other. A user vector
+over W is solved like one over V. It is used for recommending only, never for reports.
 
 Every column of D has the mean length of V's columns. The tags have a ridge of their own, so that a
 tag counts only as far as a person's own items (those of the history) confirm it.
@@ -25,14 +25,15 @@ from sottovoce.core.tags import Tag, Tags
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-# Ridge of the tags: TAG_RIDGE * (1 + alpha) * squared mean length of a column
-#   * (1 + RIDGE_DOUBLING_ITEMS / own items).
+# Ridge of the tags: TAG_RIDGE * (1 + alpha) * mean squared length of a column
+#   * (1 + RIDGE_DOUBLING_ITEMS / number of own items),
+# where an own item is one of the history, and has the weight 1 + alpha.
 # TAG_RIDGE was chosen on validation splits of two data sets and five budgets; 0.1 to 0.4 are as
 # good. A few items do not tell which tags somebody likes, so short histories have more ridge.
 TAG_RIDGE = 0.2
-# Used instead of TAG_RIDGE in a training of names. The only column of its item matrix is the
-# popularity of items now, and should decide a list more than tags do. Chosen on Netflix data
-# replayed by date, with seed 1003; 1 to 5 are as good.
+# Used instead of TAG_RIDGE in a training of names, whose reports name an item that was touched
+# last. The first column of its item matrix is the popularity of items now, and should decide a list
+# more than tags do. Chosen on Netflix data replayed by date, with seed 1003; 1 to 5 are as good.
 TAG_RIDGE_WITH_SHARES = 2.0
 RIDGE_DOUBLING_ITEMS = 60
 
@@ -90,8 +91,8 @@ class WideModel:
             tags: Tags of the items.
             alpha: The additional weight of own items.
             regularization: Ridge of the factors.
-            has_shares: Whether the first column of V is the share of each item among all names, as
-                in a training of names. If so, this column is used as the popularity.
+            has_shares: Whether the first column of V is the part of all reports that name each
+                item, as in a training of names. If so, this column is used as the popularity.
         """
         learnt = np.asarray(V.any(axis=1))
         wide = fill_new_items(V.astype(np.float64), learnt, tags)

@@ -19,7 +19,7 @@ def stream(seed: int, purpose: str, counter: int = 0) -> np.random.Generator:
     Args:
         seed: The seed that the user chose.
         purpose: A word of at most 5 letters.
-        counter: Number of the part of the stream; parts are independent.
+        counter: Number of the part to return. A stream consists of independent parts.
 
     >>> a, b = stream(7, "split"), stream(7, "split")
     >>> bool(a.random() == b.random())

@@ -14,7 +14,7 @@ from sottovoce.privacy.events import DEFAULT_DELTA, Reporting
 from sottovoce.privacy.ledger import Charge, round_up
 from sottovoce.privacy.statement import WEAK_ABOVE, format_chance, format_number, pluralize
 
-# A guess that is wrong less often than this, in times per 100, is described as "always" right.
+# A guess that is wrong in fewer than this many of 100 cases is described as "always" right.
 MIN_DOUBT_PERCENT = 1e-4
 # Two epsilons whose ratio differs from 1 by less than this are equal except for rounding.
 ROUNDING_TOLERANCE = 1e-12
@@ -30,7 +30,10 @@ PER_ACCOUNT_NOTE = (
 
 @dataclass(frozen=True)
 class Promise:
-    """The privacy that a device promises to its owner, computed from its ledger and the terms only.
+    """The privacy that a device promises to its owner.
+
+    It is computed from the ledger, which records each charge (the epsilon of a batch of reports),
+    and from the terms of the present training.
 
     The figures cover all charges of all trainings, and all epochs in which the device may still
     report under the terms.
@@ -51,7 +54,8 @@ class Promise:
     """Whom the figures are for if the terms require accounts: one account or one device.
 
     None if the terms require no accounts: the figures are then for one device. The devices of one
-    account share the number of epochs in which they may report, but each has a limit of its own.
+    account may together report in a fixed number of epochs. Besides, the owner of each device
+    limits the epsilon of its reports.
     """
 
     def summarize(self, reports: int, names: int | None = None) -> list[str]:
@@ -114,7 +118,7 @@ class Promise:
 
 
 def _format_guess_chance(epsilon: float, delta: float = 0.0) -> str:
-    """Format how often in 100 times a guess is right at most; without reports, it is 50 times."""
+    """Format the largest number of 100 guesses that are right; without reports it is 50."""
     # The chance that the guess is right is at most (e^epsilon + delta) / (e^epsilon + 1).
     doubt = 100 * (1 - delta) / (1 + exp(min(epsilon, MAX_EXPONENT)))
     if doubt < MIN_DOUBT_PERCENT:
@@ -162,7 +166,10 @@ def promise(
 
 
 def _merge_groups(groups: Iterable[Group]) -> list[Group]:
-    """Merge groups of equal epsilon and rho, with the smallest crowd and the fewest dummies."""
+    """Merge groups of equal epsilon and loud fraction.
+
+    A merged group has the smallest crowd and the fewest dummies of its groups.
+    """
     # The bound stays valid, because a smaller crowd or fewer dummies never hide better. Groups
     # without other people or without dummies are merged separately: otherwise the merged group
     # would have none either.

@@ -16,7 +16,7 @@ from sottovoce.errors import (
 from sottovoce.service.logs import Troubles
 from sottovoce.service.metrics import ServiceMetrics
 
-# Values of the label `reason` for refused batches. The first class of an error that fits counts.
+# Values of the label `reason` for refused batches. The first class that fits the error is used.
 REFUSAL_REASONS: tuple[tuple[type[Exception], str], ...] = (
     (ProtocolError, "malformed"),
     (WrongEpochError, "wrong_epoch"),

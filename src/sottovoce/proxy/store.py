@@ -54,8 +54,8 @@ _TABLES = (
         model BLOB NOT NULL,
         catalogue BLOB NOT NULL
     )""",
-    # The newest two shelves: clients that have just read the older one may still fetch its
-    # catalogue.
+    # The newest two shelves, which are the server's signed statements that name the newest
+    # catalogue: clients that have just read the older one may still fetch its catalogue.
     """CREATE TABLE shelves (
         place INTEGER PRIMARY KEY,
         signed BLOB NOT NULL,
@@ -207,7 +207,10 @@ class Tables:
         return 0 if row is None else int(row[0])
 
     def give_back(self, epoch: int) -> None:
-        """Give accounts back the turns that they used for tokens of an epoch without a crowd."""
+        """Give accounts back the turns that they used for tokens of this epoch.
+
+        Too few people took part in it, so no report of it was counted.
+        """
         self._db.execute("UPDATE token_keys SET issued = 0 WHERE epoch = ?", (epoch,))
         self._db.execute(
             "UPDATE accounts SET turns = turns - 1, epoch = 0, blinded = x'' WHERE epoch = ?",

@@ -53,7 +53,7 @@ class LearntModel:
     V: NDArray[np.float32]
     """The item matrix."""
     names: NameCounts | None
-    """Counts of named items in a training of names; None in other trainings."""
+    """Counts of each item, if the reports of the training name items; None in other trainings."""
 
     @classmethod
     def make_first(cls, settings: Settings, n_items: int) -> Self:
@@ -188,7 +188,8 @@ class Publisher:
         assert newest is not None
         if (training.number, newest.sha256) != (last.training, last.catalogue):
             return True
-        # `go_beyond` has skipped a number, because others have seen later epochs.
+        # The operator has skipped numbers (`sottovoce server go-beyond`), because devices or
+        # proxies have seen later epochs.
         if transaction.get_service().next_epoch > last.epoch + 1:
             return True
         if not training.has_epochs_left(last.epochs_done):
@@ -213,7 +214,7 @@ class Publisher:
         return SignedManifest.open(epoch.manifest, self.keys.first_key).manifest
 
     def publish_shelf(self, transaction: Transaction, now: float) -> None:
-        """Sign and store a shelf: the statement that names the catalogue for lists.
+        """Sign and store a shelf: the statement that names the catalogue devices make lists from.
 
         Call this with every manifest, and when the catalogue has changed.
         """
@@ -260,7 +261,7 @@ class Publisher:
                 # the model is young.
                 model, progress = model.inherit(settings), TrainingProgress(0, progress.reports)
         # A matrix of zeros means that no earlier item is left. Training cannot start from it,
-        # because no history would have a loud direction.
+        # because every user vector would be zero, so no direction would stand out in a gradient.
         if not model.V.any():
             model = LearntModel.make_first(settings, pending.items)
         self._publish(transaction, pending, model, progress, now, self.open_manifest(last))
@@ -292,8 +293,8 @@ class Publisher:
         training, number = pending.training, self._lock_service(transaction).next_epoch
         token_key, next_token_key, has_tokens = None, None, True
         if training.terms.accounts:
-            # The last manifest names the token key of the number that follows its own. If numbers
-            # are skipped, there is no token key.
+            # The last manifest names the token key of the next number. If that number is skipped,
+            # the new epoch has no token key.
             if last is not None and last.epoch + 1 == number:
                 token_key = last.next_token_key
             next_token_key = self._find_new_token_key(transaction, last)

@@ -16,12 +16,13 @@ class Training:
     """One training of a service."""
 
     number: int
-    """Number of the training, counted from 1. The largest number is that of the next epoch."""
+    """Number of the training, counted from 1. The next epoch belongs to the latest training."""
     settings: Settings
     terms: Terms
     """The training's id and all that owners agree to, for a catalogue of `items` items."""
     items: int
-    """Number of items when the training began. Options chosen for it stay, as devices agreed."""
+    """Number of items when the training began. Options that were chosen for this number stay when
+    the catalogue grows, because owners have agreed to them."""
     random_start: bool
     """Whether the first model is random. Otherwise it comes from the previous training."""
 
@@ -64,16 +65,19 @@ class Training:
         return mechanism.for_items(items)
 
     def make_terms(self, items: int) -> Terms:
-        """Return the terms for a catalogue of `items` items. They are never worse than `terms`."""
+        """Return the terms for a catalogue of `items` items.
+
+        A device that has accepted `terms` never refuses them as worse.
+        """
         return replace(self.terms, parameters=self.build_mechanism(items).public_parameters())
 
     def count_epochs_left(self, epochs_done: int) -> int:
         """Return the number of epochs left, for the manifest; 0 also if the training has no end."""
-        # Without an end, devices decide by the share in the terms whether to take part in an epoch.
+        # Without an end, a device takes part in each epoch with the probability `terms.share`.
         return 0 if self.settings.half_life else max(self.settings.epochs - epochs_done, 0)
 
     def has_epochs_left(self, epochs_done: int) -> bool:
-        """Return whether the training asks for reports after a number of epochs with reports."""
+        """Return whether to ask for more reports when `epochs_done` epochs have had some."""
         return bool(self.settings.half_life) or self.count_epochs_left(epochs_done) > 0
 
     def to_row(self) -> dict[str, object]:

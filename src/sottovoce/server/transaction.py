@@ -82,7 +82,7 @@ class Epoch:
     closes: int
     """Unix seconds before which the epoch is not closed."""
     ends: int
-    """Unix seconds when the epoch is closed even without a crowd."""
+    """Unix seconds when the epoch is closed even if too few people have reported."""
     closed_at: float | None = None
     """Unix seconds when the epoch was closed; None if it is open or asks for no reports."""
     chunks: int = 0
@@ -93,9 +93,10 @@ class Epoch:
     undecodable: int = 0
     """Number of reports that could not be opened."""
     crowdless: int = 0
-    """Number of reports from proxies without a crowd, dropped when the epoch was applied."""
+    """Number of reports from proxies with too few people, dropped when the epoch was applied."""
     capped: int = 0
-    """Number of reports beyond the cap of a single report, dropped when the epoch was applied."""
+    """Number of reports that were dropped when the epoch was applied, because the same report came
+    more often than honest people send it."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,7 @@ class Transaction:
         self.add_file(sha256, "catalogue", content)
 
     def find_shelf(self) -> Any:
-        """Return the newest shelf; None before the first."""
+        """Return the newest shelf (the signed statement of the newest catalogue), or None."""
         return self._fetch_row(select(shelf))
 
     def set_shelf(self, signed: SignedShelf, latest: int) -> None:
@@ -260,7 +261,7 @@ class Transaction:
 
         Args:
             signed: The new shelf.
-            latest: The latest time of any shelf so far, in Unix seconds.
+            latest: The latest publication time of any shelf so far, in Unix seconds.
         """
         self._connection.execute(shelf.delete())
         content = signed.shelf
@@ -322,17 +323,18 @@ class Transaction:
     def apply_epoch(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
         """Mark an epoch as applied, and delete its key, its chunks and the counts of each proxy.
 
-        Only its sums, totals and commits stay.
+        Its sums and totals stay, and the commits: the proxies' statements that they have handed in
+        everything.
 
         Args:
             epoch: Number of the epoch.
             reports: Number of reports in the next model.
-            crowdless: Number of reports from proxies without a crowd.
-            capped: Number of reports beyond the cap of a single report.
+            crowdless: Number of reports from proxies with too few people.
+            capped: Number of reports that came more often than honest people send them.
         """
         totals = {"reports": reports, "crowdless": crowdless, "capped": capped}
         self._change_epoch(epoch, state=APPLIED, **totals)
-        # Commits stay, because a proxy that did not get the answer sends its commit again.
+        # A proxy that did not get the server's answer sends its commit again.
         for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
         # Batches in a proxy's earlier database can no longer be counted.

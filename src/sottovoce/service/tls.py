@@ -70,10 +70,11 @@ class TlsConnection(SSLProtocol):
     connection a buffer of 256 KiB, so 4,096 silent connections took up to a gigabyte.
 
     Args:
-        limiter: Gives connections places.
+        limiter: Admits connections, up to its limits.
         handshake_seconds: Seconds that the handshake may take.
         context: The TLS context.
-        make_protocol: Makes the protocol above TLS; it gets this connection.
+        make_protocol: Function that is called with this connection and returns the protocol above
+            TLS.
     """
 
     # Bytes to read at once, and bytes that may wait to be decrypted before reading pauses. This is
@@ -88,7 +89,8 @@ class TlsConnection(SSLProtocol):
         make_protocol: Callable[[TlsConnection], asyncio.Protocol],
     ):
         loop = asyncio.get_running_loop()
-        # `waiter` is None: nobody waits for the handshake, whose end is shown to the protocol.
+        # `waiter` is None: nobody waits for the handshake. When it ends, asyncio calls the
+        # protocol's `connection_made`.
         super().__init__(loop, make_protocol(self), context, None, server_side=True)  # type: ignore[arg-type]
         self._app_transport.set_read_buffer_limits(self.max_size)
         self._limiter = limiter

@@ -1,4 +1,4 @@
-"""The paper's Algorithm 2: the loop over epochs of reports, estimate and update."""
+"""Algorithm 2 of the paper: in each epoch, collect reports, estimate the gradient, update V."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ from sottovoce.training import (
 )
 
 Record = dict[str, Any]
-# Name of the table of counts in the checkpoint of a training of names.
+# Key of the table of counts in a checkpoint, if the reports of the training name items.
 COUNTS_NAME = "name_counts"
 
 
@@ -39,7 +39,7 @@ class TrainingState:
     names: NameCounts | None = None
     """Counts of the named items in a training of names; None in other trainings."""
     has_start: bool = False
-    """Whether the training has a public start."""
+    """Whether the first V was learnt from public data (a public start)."""
 
     def add_items(self, n_items: int) -> "TrainingState":
         """Return the state for a catalogue of `n_items` items, of which the last ones are new."""
@@ -56,7 +56,7 @@ def start_training(
     Args:
         settings: The training's settings.
         n_items: Number of items.
-        start: The item matrix of a public start; None: there is none.
+        start: An item matrix that was learnt from public data; None: there is none.
     """
     if start is None:
         names = NameCounts.make_empty(n_items) if settings.asks_for_names else None
@@ -118,7 +118,7 @@ class TrainingLog:
                 `settings`.
         """
         first = start_training(settings, n_items, start)
-        # A hash of the start, so that a training does not continue from another one.
+        # A checkpoint has a hash of the start, and is refused if it began with another one.
         hashes = {} if start is None else {"start": sha256(start.tobytes()).hexdigest()}
         log = cls(settings, first, [], checkpoint, {**(identity or {}), **hashes})
         if checkpoint is None or not checkpoint.exists():

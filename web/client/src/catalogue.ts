@@ -2,7 +2,7 @@
  * The catalogue: which item each row of the model stands for, and the public tags of each item.
  *
  * All devices use the same catalogue file, which is named by its hash. A device stores its history
- * as the product's own item ids, and finds the rows of the model in the catalogue. So it need not
+ * as the item ids of the app or site that uses this client, and finds the rows of the model in the catalogue. So it need not
  * ask a server about an item.
  */
 
@@ -12,7 +12,7 @@ import { buildTags, type ItemTags, type TagColumns } from "./tags.js";
 
 /** An item of the catalogue. */
 export interface Item {
-  /** The product's own id of the item, unique in the catalogue. */
+  /** Id of the item in the app or site that uses this client; unique in the catalogue. */
   readonly id: string;
   /** Title for people. */
   readonly title: string;

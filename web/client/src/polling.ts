@@ -43,7 +43,7 @@ export interface PollingOptions {
   timer: Timer;
 }
 
-/** Looks for news at the moments of a schedule, beginning with the first conditions. */
+/** Looks for news at the moments of a schedule, which begins with the first `updateConditions`. */
 export class Poller {
   readonly #schedule: Schedule;
   readonly #timer: Timer;
@@ -90,8 +90,8 @@ export class Poller {
   async #look(): Promise<LookOutcome> {
     if (this.#isBusy) return { isWell: true, retryAfter: 0 };
     const error = await this.#run(() => this.network.syncing.start());
-    // The time of the next look must not depend on how long the check of new files took: a busy
-    // thread could slow it down.
+    // The time of the next look must not depend on how long the check of new files took. Another
+    // thread that computes with the history could slow the check down, and the proxy would see it.
     await this.#timer.sleep(Math.max(this.network.fetching.workEnds - this.#timer.now(), 0));
     return { isWell: error === null, retryAfter: getWaitSeconds(error) };
   }
@@ -126,8 +126,8 @@ export class Poller {
   }
 
   /**
-   * Resume a pending sync at its moment. If a look begins before that moment, it finds the same
-   * moment again, or it finds that the epoch is over.
+   * Resume a pending sync at its moment. If a look begins before that moment, it computes
+   * the same moment again, or learns that the epoch is over.
    */
   #scheduleResume(pending: PendingSync, moment: number): void {
     const resume = async () => {
@@ -148,7 +148,8 @@ export class Poller {
    * Plan to fetch the missing models of earlier epochs, newest first.
    *
    * Before that, the new model is decoded and stored. This takes longer while another thread
-   * computes, so the requests begin a whole number of leads after the last answer of the look.
+   * computes, so the requests begin at a fixed time after the last answer of the look: a whole
+   * number of leads (`MAX_LEAD_SECONDS` explains them).
    */
   #planPast({ manifest, at }: Arrival): void {
     const newest = manifest.epoch;
@@ -214,7 +215,7 @@ function skipUntrusted(error: unknown): null {
   throw error;
 }
 
-/** Return the seconds during which the proxy wants no request. A postponed batch delays no look. */
+/** Return the seconds during which the proxy wants no request; 0 if only a batch was postponed. */
 function getWaitSeconds(error: SottovoceError | null): number {
   const isUnavailable = error instanceof UnavailableError && !(error instanceof PostponedError);
   return isUnavailable ? (error.retryAfter ?? 0) : 0;

@@ -121,8 +121,8 @@ def compute_independence_p_value(one: NDArray[Any], other: NDArray[Any]) -> floa
 
 
 def _compute_p_value(distribution: Any, seen: NDArray[np.integer]) -> float:
-    """Return the p-value of the most surprising cell, from both exact tails of every cell."""
-    # Not chi-square: its approximation fails for rare flips, and for p-values of one in a thousand
-    # million.
+    """Return one p-value for all cells: the smallest exact tail, times the number of tails."""
+    # Not chi-square: its approximation fails for rare outcomes, and for p-values of one
+    # in a thousand million.
     tails = np.minimum(distribution.cdf(seen), distribution.sf(seen - 1))
     return min(1.0, 2 * seen.size * float(tails.min()))

@@ -1,4 +1,4 @@
-"""One epoch of the same people on every engine, and one iteration of implicit's ALS."""
+"""Time one epoch of the same people on every engine, next to one iteration of implicit's ALS."""
 
 import os
 import time
@@ -31,11 +31,12 @@ from sottovoce_lab.bench.timing import Contender, Spread, Watch, compute_ratio, 
 # Functions that start an engine, by the name of the contender.
 EngineMakers = Mapping[str, Callable[[], Engine]]
 
-# Mechanisms with kernels. Reports of names have none: every engine runs the same numpy code.
+# Mechanisms with compiled kernels. The one whose reports are names of items has no kernels: every
+# engine runs the same numpy code.
 COMPILED_MECHANISMS = tuple(name for name, kind in MECHANISMS.items() if not kind.asks_for_names)
 ALS_NAME = "implicit, one iteration of ALS"
 ONE_MILLION = 1_000_000
-# Shards omit one item of each person, so all other engines do, too.
+# The engine that reads shards holds out one item of each person, so the other engines do, too.
 HOLDOUT_RULE = HoldoutRule()
 
 

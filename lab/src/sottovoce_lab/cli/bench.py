@@ -1,6 +1,6 @@
 """`sottovoce bench`: the speed of an epoch and of the live system, as ratios.
 
-Ratios of two times in one round are the same on a busy machine; seconds are not.
+The ratio of two durations of the same round hardly changes on a busy machine; durations do.
 """
 
 from dataclasses import asdict, replace
@@ -96,8 +96,8 @@ def bench(
 
     Every engine (cpu, streamed, ray, cuda, reference) computes one epoch of the same people. First,
     the command checks that the sums of all engines are equal, to the bit. Then the engines run in
-    turn, in an order that changes from round to round. Results are ratios of two times of the same
-    round, with median and range over all rounds: unlike seconds, ratios hardly depend on the
+    turn, in an order that changes from round to round. Results are ratios of two durations of the
+    same round, with median and range over all rounds: unlike seconds, ratios hardly depend on the
     machine and its other work. Engines that cannot run here are listed with the reason.
 
     \b
@@ -172,7 +172,7 @@ def live(
     """Measure the speed and the memory of server and proxy, and compute the costs of an epoch.
 
     Opening (decrypting reports): X25519 alone, `Suite.decrypt`, and the server's whole work on a
-    chunk run in turn; each is compared with the speed of X25519 in the same round. Intake: a real
+    chunk. The three run in turn, and each is compared with X25519 in the same round. Intake: a real
     proxy process receives batches over loopback. Memory: server and proxy handle an epoch of 10,000
     batches (a million reports). Costs: hours of a core, bytes on disk and bytes sent in an epoch,
     computed from these measurements.

@@ -1,4 +1,4 @@
-"""Published models of each kind of method, with which devices rank items for their histories."""
+"""For each kind of method: the model that a server publishes, and how devices rank items by it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PublishedFactors(PublishedModel):
 
 @dataclass(frozen=True, eq=False)
 class PublishedTraining(PublishedFactors):
-    """A matrix factorisation whose vectors an engine solves, faster and with the same bits."""
+    """A matrix factorisation whose vectors an engine solves: faster, and bit for bit the same."""
 
     build_engine: Callable[[Histories | Parts], Engine]
 

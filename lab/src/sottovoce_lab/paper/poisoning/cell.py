@@ -1,4 +1,4 @@
-"""From a cell to its result: a training under attack, and how many people see each item."""
+"""Compute one cell of the experiment: train under attack, and count who sees each item."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ NO_ATTACKER = "nobody"
 
 
 def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
-    """Return HR@10 of honest people and the exposure of each item; one may be pushed."""
+    """Return HR@10 of honest people and the exposure of each item.
+
+    Attackers may push one of the items.
+    """
     options = {**cell.options, "seed": cell.seed}
     attack = {name: options.pop(name) for name in ATTACK_PARAMETERS}
     settings, candidates = Settings.from_dict(options), context.prepare_test(cell).candidates
@@ -47,8 +50,8 @@ def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
         item = items[attack["pushed"]]
         invented = invent_histories(honest, item, n_attackers, cell.seed, size=size, pool=pool)
         people = join_histories(honest, invented)
-    # The engine simulates attackers with an invented history like other people. Attackers who do
-    # not run honest code come in addition.
+    # Attackers with an invented history run honest code, so the engine simulates them as it does
+    # honest people. Attackers who run other code are not in `people`; they are added here.
     additional = honest.n_users + n_attackers - people.n_users
     with _build_system(context, people, additional, settings, attack) as system:
         audiences = {
