@@ -7,12 +7,13 @@ accept under the terms that they agreed to.
 
 import logging
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
 from sqlalchemy import make_url
 
-from sottovoce.errors import ProtocolError, SettingsError, get_reason
+from sottovoce.errors import CheckpointError, ProtocolError, SettingsError, get_reason
 from sottovoce.protocol import Catalogue, Manifest, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.contact import NAME_BYTES
@@ -23,6 +24,7 @@ from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import Transaction
+from sottovoce.training.start import Start
 
 log = logging.getLogger("sottovoce")
 
@@ -44,6 +46,57 @@ def read_catalogue(path: Path) -> Catalogue:
         raise SettingsError(
             f"{path}: cannot be read as a catalogue: {get_reason(error)}"
         ) from error
+
+
+def read_start(path: Path) -> tuple[bytes, Start]:
+    """Return the bytes and the content of a file of `sottovoce start`."""
+    try:
+        raw = path.read_bytes()
+        return raw, Start.decode(raw)
+    except (OSError, CheckpointError) as error:
+        raise SettingsError(f"{path}: cannot be read as a start: {get_reason(error)}") from error
+
+
+def add_training(
+    transaction: Transaction, training: Training, pending: PendingConfig, path: Path | None
+) -> Training:
+    """Store a training whose first model is new, with the public start that it begins with.
+
+    Args:
+        transaction: The transaction to use.
+        training: The training.
+        pending: The catalogue that the ids of the start are matched with.
+        path: The file of the start; None: the first model is random.
+
+    Returns:
+        The training, with the hash of its start.
+
+    Raises:
+        SettingsError: No device could take part, or the start does not fit.
+    """
+    provenance = None
+    if path is not None:
+        raw, start = read_start(path)
+        provenance = start.provenance
+        n_items, factors = pending.items, training.settings.factors
+        V = start.select_matching_items(item.id for item in pending.catalogue.items)
+        needed = V.shape[1] + training.settings.asks_for_names
+        if factors != needed:
+            raise SettingsError(
+                f"training.factors must be {needed}, the number that the start needs, not {factors}",
+                setting="training.factors",
+            )
+        training = replace(training, start=sha256(raw).digest())
+        transaction.add_file(sha256(raw).digest(), "start", raw)
+        log.info(
+            "the start %s has rows for %d of %d items",
+            provenance.name,
+            V.any(axis=1).sum(),
+            n_items,
+        )
+    replace(pending, training=training).check(provenance)
+    transaction.set_training(training)
+    return training
 
 
 def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> None:
@@ -107,8 +160,7 @@ def _set_first_training(transaction: Transaction, settings: ServerSettings) -> N
     training = Training.create(
         1, settings.training, settings.terms, len(catalogue.items), random_start=True
     )
-    PendingConfig(training, catalogue, 1).check()
-    transaction.set_training(training)
+    add_training(transaction, training, PendingConfig(training, catalogue, 1), settings.start)
 
 
 def _update_training(
@@ -148,6 +200,7 @@ def _update_unseen_training(
         settings.terms,
         training.items,
         random_start=training.random_start,
+        start=training.start,
     )
     # If only the new random id differs, the training keeps its id, which others may already know.
     terms = replace(updated.terms, training=training.terms.training)
