@@ -25,9 +25,9 @@ SUITE_NAME = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 MAX_MANIFEST_BYTES = 16 * 1024
 # The largest epoch: batches and chunks store it as an unsigned 32-bit number.
 MAX_EPOCH = 2**32 - 1
-# The largest number of characters of the name and the licence of a start. JSON may need 12 bytes for
-# a character, so both together take at most 7,680 of the manifest's bytes. A name must fit into a
-# sentence on a page, and a licence may be a sentence or an address.
+# The largest number of characters of the name and the licence of a start. JSON may need 12 bytes
+# for a character, so both together take at most 7,680 of the manifest's bytes. A name must fit into
+# a sentence on a page, and a licence may be a sentence or an address.
 MAX_START_NAME_LENGTH = 128
 MAX_LICENCE_LENGTH = 512
 # The pattern of the last date of a start. Nothing is computed from it, so every month may have 31
@@ -245,9 +245,7 @@ def parse_provenance(content: object) -> Provenance:
             content["people"], min_value=1, max_value=strict.MAX_INTEGER, what="start: people"
         ),
         date,
-        strict.parse_text(
-            content["licence"], max_length=MAX_LICENCE_LENGTH, what="start: licence"
-        ),
+        strict.parse_text(content["licence"], max_length=MAX_LICENCE_LENGTH, what="start: licence"),
     )
 
 

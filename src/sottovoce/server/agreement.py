@@ -83,7 +83,7 @@ def add_training(
         needed = V.shape[1] + training.settings.asks_for_names
         if factors != needed:
             raise SettingsError(
-                f"training.factors must be {needed}, the number that the start needs, not {factors}",
+                f"training.factors must be {needed}, which the start needs, not {factors}",
                 setting="training.factors",
             )
         training = replace(training, start=sha256(raw).digest())

@@ -31,6 +31,7 @@ class PendingConfig:
     catalogue: Catalogue
     version: int
     """The version of the catalogue."""
+
     @classmethod
     def read(cls, transaction: Transaction) -> Self:
         """Read the configuration from the database."""

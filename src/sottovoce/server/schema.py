@@ -152,8 +152,8 @@ contacts = _make_table(
     **dict.fromkeys(("database", "earlier_database"), Text),
 )
 
-# Models and catalogues by hash: those of the newest epochs (`keep_epochs`) and of the next epoch. And
-# the public start of the newest training, as `sottovoce start` wrote it.
+# Models and catalogues by hash: those of the newest epochs (`keep_epochs`) and of the next epoch.
+# And the public start of the newest training, as `sottovoce start` wrote it.
 files = _make_table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 
 

@@ -247,6 +247,7 @@ class ServerStatus:
                 "epochs_learnt": epoch.epochs_done,
                 "epochs_left": None if self.is_endless else manifest.epochs_left,
                 "items": manifest.items,
+                "start": None if manifest.start is None else asdict(manifest.start),
                 "waiting": None if self.waiting is None else asdict(self.waiting),
             }
         return content

@@ -26,6 +26,9 @@ from sottovoce.training.start import (
 
 Float32 = NDArray[np.float32]
 
+# Suffix of the files that `sottovoce start` writes.
+START_SUFFIX = ".safetensors"
+
 
 def encode_start(start: Start) -> bytes:
     """Encode a start as a model file, which `FederatedMF.load` can read, too."""

@@ -256,8 +256,9 @@ def plan_without_reports(items: int, start_factors: int) -> Settings:
         items: Number of items in the catalogue.
         start_factors: Number of factors of the start.
     """
-    fixed = {"epsilon": MIN_EPSILON, "reports": 1, "epochs": 1}
-    return plan_training(1, items, start_factors=start_factors, **fixed)
+    return plan_training(
+        1, items, start_factors=start_factors, epsilon=MIN_EPSILON, reports=1, epochs=1
+    )
 
 
 def is_for_names(budget: Budget | None) -> bool:
