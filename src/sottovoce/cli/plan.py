@@ -1,6 +1,7 @@
 """`sottovoce plan`: whether a shop is large enough, what it promises, how good its lists become."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import ceil
 from pathlib import Path
@@ -23,7 +24,6 @@ from sottovoce.cli.options import (
 )
 from sottovoce.errors import NothingToLearnError, SettingsError
 from sottovoce.privacy import format_epsilon
-from sottovoce.server.agreement import read_start
 from sottovoce.simulation.outlook import (
     DAYS_PER_WEEK,
     MAX_TESTED_PEOPLE,
@@ -35,6 +35,7 @@ from sottovoce.simulation.outlook import (
     make_names_outlook,
     make_shop_outlook,
 )
+from sottovoce.simulation.start import read_start
 from sottovoce.training import Budget
 from sottovoce.training.naming import MIN_USEFUL_REPORTS, WANTED_REPORTS
 from sottovoce.training.planning import PublicNumbers, is_for_names
@@ -97,7 +98,7 @@ def plan(
     total_budget = Budget.from_options(budget, central_budget)
     if total_budget is None:
         raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
-    public = None if start is None else read_start(start)[1]
+    public = None if start is None else read_start(start)
     numbers = PublicNumbers(people, items, history, 0 if public is None else public.V.shape[1])
     learns_names = is_for_names(total_budget) if learn is None else learn == "names"
     if public is not None:
@@ -276,18 +277,18 @@ def _describe_time(outlook: ShopOutlook) -> str:
 
 def _format_taste_command(outlook: ShopOutlook, start: Path | None) -> str:
     """Return the line with the command that sets up a server with the same plan."""
-    others = {"history": f"{outlook.public_numbers.history:.15g}", "start": start and str(start)}
+    others = {"history": f"{outlook.public_numbers.history:.15g}", "start": start}
     return _format_setup_command(outlook, DAYS_PER_WEEK, "taste", others) + " --ends"
 
 
 def _format_names_command(outlook: NamesOutlook, start: Path | None) -> str:
     """Return the line with the command that sets up a server with the same plan."""
-    others = {"start": start and str(start)}
+    others = {"start": start}
     return _format_setup_command(outlook, outlook.epoch_days, "names", others)
 
 
 def _format_setup_command(
-    outlook: PlanOutlook, epoch_days: int, kind: Learn, others: dict[str, str | None]
+    outlook: PlanOutlook, epoch_days: int, kind: Learn, others: Mapping[str, object]
 ) -> str:
     budget = outlook.budget
     values = {

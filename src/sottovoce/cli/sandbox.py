@@ -386,9 +386,13 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
         f"together with the proxy learns at most epsilon {central}. {ONE_OPERATOR_NOTICE}."
     )
     typer.echo(
+        f"{output.describe_start(plan.start.provenance)} The invented people have tastes like "
+        "those in this data."
+    )
+    typer.echo(
         "Below, HR@10 is the share of invented test people whose left-out film is among the ten "
-        "best of a hundred: with the trained model, with genres alone (which need no reports), and "
-        "with popularity and genres."
+        "best of a hundred: with the model (in the first epoch, the public data alone), with "
+        "genres alone, and with popularity and genres."
     )
     typer.echo("Ctrl-C stops everything.")
 

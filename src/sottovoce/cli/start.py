@@ -1,7 +1,6 @@
 """`sottovoce start`: learn a public start from a table that anybody may see."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,8 @@ from sottovoce.cli.catalogue_file import read_catalogue_file
 from sottovoce.cli.options import HistoryColumns, make_option
 from sottovoce.data import load, parse_columns
 from sottovoce.protocol.manifest import parse_provenance
-from sottovoce.simulation.start import START_SUFFIX, drop_empty, encode_start
+from sottovoce.simulation.start import START_SUFFIX, encode_start, learn_table_start
 from sottovoce.storage.files import write_atomically
-from sottovoce.training.start import Provenance, Start, learn_start
 
 
 def start(
@@ -62,20 +60,14 @@ def start(
     with output.messages.status(f"reading {output.escape_markup(table)}"):
         data = load(table, parse_columns(columns))
         matched = data.match_items(rows)
-    histories = drop_empty(matched.histories)
-    last_date = None
-    if matched.timestamps is not None:
-        moment = datetime.fromtimestamp(int(matched.timestamps.max()), UTC)
-        last_date = moment.date().isoformat()
-    provenance = Provenance(name or data.name, histories.n_users, last_date, licence)
+    learnt = learn_table_start(data, rows, name or data.name, licence, factors)
     # Devices refuse a text that is too long or has control characters.
-    parse_provenance(asdict(provenance))
-    V = learn_start(histories, factors)
-    write_atomically(out, encode_start(Start(V, tuple(rows), provenance)))
-    n_learnt = int(V.any(axis=1).sum())
+    parse_provenance(asdict(learnt.provenance))
+    write_atomically(out, encode_start(learnt))
+    n_learnt, people = int(learnt.V.any(axis=1).sum()), learnt.provenance.people
     output.print_line(
         f"{out}: {n_learnt:,} of {len(items):,} items of the catalogue have a row, learnt from "
-        f"{histories.n_interactions:,} interactions of {histories.n_users:,} people."
+        f"{matched.n_interactions:,} interactions of {people:,} people."
     )
     n_unknown = data.n_items - int((matched.histories.popularity() > 0).sum())
     output.print_line(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from sottovoce.training.start import (
     IDS_NAME,
     PROVENANCE_NAME,
     START_ALPHA,
+    Provenance,
     Start,
     learn_start,
 )
@@ -28,6 +31,35 @@ Float32 = NDArray[np.float32]
 
 # Suffix of the files that `sottovoce start` writes.
 START_SUFFIX = ".safetensors"
+
+
+def learn_table_start(
+    table: Interactions,
+    catalogue: Mapping[str, int],
+    name: str,
+    licence: str,
+    factors: int | None = None,
+) -> Start:
+    """Learn a start for a catalogue from a public table, whose items are matched by their ids.
+
+    Args:
+        table: The public table.
+        catalogue: The row of each item of the catalogue, by id.
+        name: Name of the table, as devices show it.
+        licence: Licence of the table, or another reason why it may be used.
+        factors: Number of factors; None: the usual one for this number of people.
+
+    Raises:
+        DataError: The table has no item of the catalogue.
+    """
+    matched = table.match_items(catalogue)
+    histories = drop_empty(matched.histories)
+    last_date = None
+    if matched.timestamps is not None:
+        moment = datetime.fromtimestamp(int(matched.timestamps.max()), UTC)
+        last_date = moment.date().isoformat()
+    provenance = Provenance(name, histories.n_users, last_date, licence)
+    return Start(learn_start(histories, factors), tuple(catalogue), provenance)
 
 
 def encode_start(start: Start) -> bytes:
