@@ -85,6 +85,16 @@ START = {"name": "A", "people": 1, "last_date": None, "licence": "CC0"}
 CONTROL_CHARACTERS = (
     0x00, 0x0A, 0x1B, 0x1F, 0x7F, 0x9B, 0x9F, 0x2028, 0x2029, 0x202A, 0x202E, 0x2066, 0x2069,
 )  # fmt: skip
+WRONG_START_VALUES: dict[str, tuple[Any, ...]] = {
+    "name": ("", None, 1, ["A"], "x" * 129, "\ud83d"),
+    "people": (0, -1, 0.5, None, True, "1", 2**53),
+    "last_date": (
+        *("", 0, 20260131, "2026-1-31", "20260131", "2026-00-10", "2026-13-01"),
+        *("2026-01-00", "2026-01-32", "2026-01-31T00:00", "2026-01-31\n", " 2026-01-31"),
+        *("+2026-01-31", "٢٠٢٦-01-31", "yesterday"),
+    ),
+    "licence": ("", None, {}, "x" * 513),
+}
 START_VALUES: dict[str, Any] = {
     "a start that is a text": "A",
     "a start that is a list": [START],
@@ -95,16 +105,7 @@ START_VALUES: dict[str, Any] = {
     "a start with a name that fills the manifest": START | {"name": "x" * 14_000},
     **{
         f"{name} of a start is {value!r:.20}": START | {name: value}
-        for name, values in {
-            "name": ("", None, 1, ["A"], "x" * 129, "\ud83d"),
-            "people": (0, -1, 0.5, None, True, "1", 2**53),
-            "last_date": (
-                *("", 0, 20260131, "2026-1-31", "20260131", "2026-00-10", "2026-13-01"),
-                *("2026-01-00", "2026-01-32", "2026-01-31T00:00", "2026-01-31\n", " 2026-01-31"),
-                *("+2026-01-31", "٢٠٢٦-01-31", "yesterday"),
-            ),
-            "licence": ("", None, {}, "x" * 513),
-        }.items()
+        for name, values in WRONG_START_VALUES.items()
         for value in values
     },
     **{

@@ -39,7 +39,7 @@ REPORT_EPSILON = 10.0
 DUMMIES_PER_EPOCH = 5300
 HALF_LIFE_EPOCHS = 14.0
 # Ridge of the user equations. With less, the list of a visitor who has chosen three films follows
-# the best known films of the start more than these three: with 0.3, 1 of the ten films for a visitor
+# the best known films of the start more than these three: with 0.3, 1 of the ten films for somebody
 # who chose horror films is a horror film, and with 2.5, 4 are. But HR@10 of the start alone is 0.50
 # instead of 0.56 (seed 0).
 USER_RIDGE = 2.5
