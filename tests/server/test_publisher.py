@@ -13,7 +13,7 @@ from sottovoce.core.recommending import estimate_popularity
 from sottovoce.errors import DataError, SettingsError, UnavailableError
 from sottovoce.protocol import SEALED_BYTES, Catalogue, Item, encode_items
 from sottovoce.protocol.contact import CROWD_ENOUGH
-from sottovoce.server.administration import begin_training, update_catalogue
+from sottovoce.server.administration import begin_training, cancel_training, update_catalogue
 from sottovoce.server.publisher import LearntModel, sum_crowds
 from sottovoce.training import (
     NameCounts,
@@ -425,6 +425,10 @@ def test_a_new_model_begins_with_the_start_in_the_settings(
     world.run_epoch()
     manifest = world.get_signed().manifest
     assert (manifest.start, manifest.reports_behind) == (make_start().provenance, 0)
+    begin_training(world.store, settings, random_start=True)
+    with pytest.raises(SettingsError, match=r"training\.factors must be 2"):
+        world.add_worker(training=replace(TRAINING, factors=3)).server.prepare()
+    cancel_training(world.store)
     begin_training(world.store, world.settings, random_start=True)
     world.run_epoch()
     assert world.get_signed().manifest.start is None

@@ -19,11 +19,13 @@ from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.contact import NAME_BYTES
 from sottovoce.server.key_chain import check_may_sign
 from sottovoce.server.keys import Keys
-from sottovoce.server.pending import PendingConfig
+from sottovoce.server.pending import PendingConfig, load_start
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import Transaction
+from sottovoce.training import Settings
+from sottovoce.training.planning import START_MECHANISMS
 from sottovoce.training.start import Start
 
 log = logging.getLogger("sottovoce")
@@ -60,43 +62,55 @@ def read_start(path: Path) -> tuple[bytes, Start]:
 def add_training(
     transaction: Transaction, training: Training, pending: PendingConfig, path: Path | None
 ) -> Training:
-    """Store a training whose first model is new, with the public start that it begins with.
+    """Store a training that begins, and the public start that its first model is made from.
 
     Args:
         transaction: The transaction to use.
         training: The training.
-        pending: The catalogue that the ids of the start are matched with.
-        path: The file of the start; None: the first model is random.
+        pending: The configuration, whose catalogue has the items that the start is matched with.
+        path: The file of the start; None: there is none, or the previous model has it.
 
     Returns:
         The training, with the hash of its start.
 
     Raises:
         SettingsError: No device could take part, or the start does not fit.
+        DataError: The start has no item of the catalogue.
     """
     provenance = None
     if path is not None:
         raw, start = read_start(path)
         provenance = start.provenance
-        n_items, factors = pending.items, training.settings.factors
         V = start.select_matching_items(item.id for item in pending.catalogue.items)
-        needed = V.shape[1] + training.settings.asks_for_names
-        if factors != needed:
-            raise SettingsError(
-                f"training.factors must be {needed}, which the start needs, not {factors}",
-                setting="training.factors",
-            )
+        _check_start(start, training.settings)
         training = replace(training, start=sha256(raw).digest())
         transaction.add_file(sha256(raw).digest(), "start", raw)
         log.info(
             "the start %s has rows for %d of %d items",
             provenance.name,
             V.any(axis=1).sum(),
-            n_items,
+            pending.items,
         )
     replace(pending, training=training).check(provenance)
     transaction.set_training(training)
     return training
+
+
+def _check_start(start: Start, settings: Settings) -> None:
+    """Raise a `SettingsError` unless a training with these settings can begin with a start."""
+    if settings.mechanism not in START_MECHANISMS:
+        raise SettingsError(
+            f"training.mechanism must be {' or '.join(START_MECHANISMS)} with a start, not "
+            f"{settings.mechanism}",
+            setting="training.mechanism",
+        )
+    # In a training of names, the first column has the shares.
+    factors = start.V.shape[1] + settings.asks_for_names
+    if settings.factors != factors:
+        raise SettingsError(
+            f"training.factors must be {factors}, which the start needs, not {settings.factors}",
+            setting="training.factors",
+        )
 
 
 def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> None:
@@ -194,6 +208,9 @@ def _update_unseen_training(
             f"{training.number} was begun with others: copy the new file to all workers, or take "
             "the training back (`sottovoce server training begin --cancel`)"
         )
+    start = load_start(transaction, training)
+    if start is not None:
+        _check_start(start, settings.training)
     updated = Training.create(
         training.number,
         settings.training,

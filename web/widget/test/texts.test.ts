@@ -14,7 +14,14 @@ import {
 import { createOffer } from "../../client/src/promise.js";
 import { listWorse, TERMS_RULES } from "../../client/src/terms.js";
 import { TERMS } from "../../client/test/world.js";
-import { chooseTexts, formatNumber, formatReason, formatStart, listChanges, listRows } from "../src/texts.js";
+import {
+  chooseTexts,
+  formatNumber,
+  formatReason,
+  formatStart,
+  listChanges,
+  listRows,
+} from "../src/texts.js";
 
 const [ENGLISH, GERMAN] = [chooseTexts("en-GB").texts, chooseTexts("de_AT").texts];
 
