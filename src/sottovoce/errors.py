@@ -2,7 +2,8 @@
 
     SottovoceError
     ├── SettingsError             a setting has an invalid value
-    │   └── UnknownParameterError there is no parameter of this name
+    │   ├── UnknownParameterError there is no parameter of this name
+    │   └── NothingToLearnError   reports would teach nothing that the public start does not know
     ├── DataError                 an input file or matrix is invalid
     │   └── FetchError            a download failed or does not match its checksum
     ├── DivergedError             the item matrix has left the range that devices accept
@@ -57,6 +58,10 @@ class SettingsError(SottovoceError, ValueError):
 
 class UnknownParameterError(SettingsError, TypeError):
     """There is no parameter of this name; the message suggests the most similar one."""
+
+
+class NothingToLearnError(SettingsError):
+    """Reports would teach nothing that the public start does not know: no budget is spent."""
 
 
 class DataWarning(UserWarning):

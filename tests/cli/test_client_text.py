@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from sottovoce.cli.client_text import describe_status, format_remaining
+from sottovoce.cli.client_text import describe_list, describe_status, format_remaining
 from sottovoce.client import Status
 from tests.client.world import World
+from tests.protocol.examples import START
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,12 @@ def test_reporting_is_on_only_if_the_next_sync_may_report(
 ) -> None:
     rows = dict(describe_status(replace(status, **changes), "terms"))
     assert rows["reporting"] == reporting
+    assert "start" not in rows
+
+
+def test_a_start_is_named_and_no_model_with_one_is_young(status: Status) -> None:
+    begun = replace(status, start=START, items=50, in_catalogue=1)
+    assert START.name in dict(describe_status(begun, "terms"))["start"]
+    (line,) = describe_list(begun, has_reasons=True)
+    assert START.name in line
+    assert START.licence in line

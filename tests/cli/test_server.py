@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 import httpx
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -20,7 +21,9 @@ from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.protocol.contact import Contact, Crowd, Reply
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings, ServerStore
+from sottovoce.simulation.start import encode_start
 from sottovoce.training import Budget, plan_open_ended
+from sottovoce.training.start import Provenance, Start
 from tests.processes import free_port, make_caller, read_until, wait_until
 from tests.server.changes import read_pending
 
@@ -82,6 +85,42 @@ def test_init_writes_the_settings_of_the_planner(tmp_path: Path, catalogue: Path
     call("init", tmp_path / "ends", "--catalogue", catalogue, "--ends", "--epochs", 7)
     ends = ServerSettings.read(tmp_path / "ends" / "server.toml").training
     assert (ends.half_life, ends.epochs) == (0, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "collects", "factors"),
+    [
+        (("--budget", 10, "--people", 2000), True, 3),
+        (("--budget", 1, "--people", 100, "--learn", "taste"), False, 2),
+        (("--no-reports",), False, 2),
+    ],
+)
+def test_init_begins_with_a_start_and_spends_nothing_for_nothing(
+    tmp_path: Path,
+    catalogue: Path,
+    options: tuple[object, ...],
+    collects: bool,
+    factors: int,
+) -> None:
+    V = np.random.default_rng(0).random((11, 2)).astype(np.float32)
+    provenance = Provenance("Volunteers", 600, "2026-01-31", "they published theirs")
+    content = Start(V, (*(f"f{n}" for n in range(10)), "gone"), provenance)
+    file, folder = tmp_path / "a.safetensors", tmp_path / "server"
+    file.write_bytes(encode_start(content))
+    call("init", folder, "--catalogue", catalogue, "--start", file, *options)
+    file.unlink()
+    settings = ServerSettings.read(folder / "server.toml")
+    assert (settings.collect_reports, settings.training.factors) == (collects, factors)
+    source = "First lists come from public data: Volunteers (600 people, until 2026-01-31; they"
+    assert source in " ".join(call("status", "--config", folder / "server.toml").split())
+    store = ServerStore(settings.database)
+    server = Server(store, Keys.read(settings.keys), settings, opener=InProcessOpener())
+    server.tick()
+    manifest = server.get_signed_manifest().manifest
+    assert (manifest.start, manifest.public_key is not None) == (provenance, collects)
+    store.close()
+    with pytest.raises(SettingsError):
+        call("init", tmp_path / "other", "--catalogue", catalogue, "--no-reports")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from sottovoce.core.recommending import weigh_history
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Catalogue, Item, Release, SignedManifest, encode_items
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
-from tests.protocol.examples import signing_key
+from tests.protocol.examples import START, signing_key
 from tests.protocol.test_vectors import signed
 
 WORLD = World()
@@ -200,6 +200,12 @@ def make_share_matrix(n: int, *, new: int) -> list[list[float]]:
     return [[float(share) / 2**20] for share in shares.round()]
 
 
+def make_start_matrix(n: int, *, new: int) -> list[list[float]]:
+    """Return what is touched now, and the factors of a start."""
+    rows = zip(make_share_matrix(n, new=new), make_item_matrix(n, new=new), strict=True)
+    return [[*shares, *(value / 8 for value in factors)] for shares, factors in rows]
+
+
 def list_questions() -> list[dict[str, Any]]:
     several = {"film-5": 3, "film-9": 1, "film-12": 3, "film-33": 2, "gone": 9}
     return [
@@ -233,6 +239,31 @@ def list_questions() -> list[dict[str, Any]]:
             "V": make_item_matrix(60),
             "touched": several,
             "reports_behind": 0,
+        },
+        {
+            "name": "a start, and no reports yet",
+            "items": make_films(60),
+            "V": make_item_matrix(60, new=9),
+            "touched": several,
+            "reports_behind": 0,
+            "start": True,
+        },
+        {
+            "name": "names with a start, and no reports yet",
+            "items": make_films(60),
+            "V": make_start_matrix(60, new=9),
+            "touched": {**several, "film-57": 4},
+            "reports_behind": 0,
+            "start": True,
+            "names": 66,
+        },
+        {
+            "name": "names with a start and reports",
+            "items": make_films(60),
+            "V": make_start_matrix(60, new=9),
+            "touched": several,
+            "start": True,
+            "names": 66,
         },
         *(
             {
@@ -280,6 +311,7 @@ def make_release(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
         alpha=4.0,
         regularization=0.125,
         reports_behind=question.get("reports_behind", 1000),
+        start=START if "start" in question else None,
     )
     if "names" in question:
         names = question["names"]
@@ -289,7 +321,7 @@ def make_release(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
             parameters={"names": names},
             loud_fraction=1 / names,
             max_items=names - 1,
-            factors=1,
+            factors=len(question["V"][0]),
         )
         manifest = replace(manifest, terms=terms, items=len(catalogue.items))
     V = np.array(question["V"], np.float32)

@@ -21,6 +21,7 @@ from sottovoce.errors import SottovoceError
 from sottovoce.protocol import Catalogue, Item, Manifest, encode_items, open_reports
 from sottovoce.training import Settings
 from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item
+from tests.protocol.examples import START
 from tests.sampling import choose
 
 FACTORS = 2
@@ -53,6 +54,7 @@ def hostile(draw: st.DrawFn) -> dict[str, Any]:
         "epochs": draw(st.integers(1, 3)),
         "epochs_left": draw(st.sampled_from([0, 1, 4, 2**53 - 1])),
         "hold": draw(st.sampled_from([0, DAY])),
+        "start": draw(st.sampled_from([None, START])),
     }
 
 

@@ -113,6 +113,7 @@ class World:
             closes=(epoch + 1) * DAY,
             epochs_left=0,
             reports_behind=1_000,
+            start=None,
         )
         return replace(built, **changes)
 

@@ -14,10 +14,11 @@ from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings, compute_next_items
 from sottovoce.training.items import DEFAULT_ROW_LIMIT
+from sottovoce.training.planning import START_MECHANISMS
 from tests.kernels import COMPILED
 from tests.live.stack import Stack, run_stack
 from tests.people import random_people
-from tests.server.world import ITEMS
+from tests.server.world import ITEMS, make_start, write_start
 
 COIN_SEED = 5
 N_PEOPLE = 30
@@ -80,11 +81,12 @@ def test_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mechanism", "epochs", "proxies", "row_limit"),
+    ("mechanism", "epochs", "proxies", "row_limit", "has_start"),
     [
-        ("loudest", 3, ("east",), 0.0),
-        ("loudest", 2, ("east", "west"), DEFAULT_ROW_LIMIT),
-        *((name, 2, ("east",), 0.05) for name in MECHANISMS if name != "loudest"),
+        ("loudest", 3, ("east",), 0.0, False),
+        ("loudest", 2, ("east", "west"), DEFAULT_ROW_LIMIT, False),
+        *((name, 2, ("east",), 0.05, False) for name in MECHANISMS if name != "loudest"),
+        *((name, 2, ("east",), DEFAULT_ROW_LIMIT, True) for name in START_MECHANISMS),
     ],
 )
 def test_live_and_simulated_models_are_equal_to_the_bit(
@@ -93,17 +95,23 @@ def test_live_and_simulated_models_are_equal_to_the_bit(
     epochs: int,
     proxies: tuple[str, ...],
     row_limit: float,
+    has_start: bool,
 ) -> None:
     """Rows are limited at 0.05, which shortens nearly every row of so short a training."""
-    plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=COIN_SEED)
+    factors = 3 if has_start and mechanism == "named" else 2
+    plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=factors, seed=COIN_SEED)
     people = random_people(N_PEOPLE, ITEMS, seed=3)
     assert any(not len(people[user]) for user in range(N_PEOPLE)), "somebody has no history"
     engine = build_engine("cpu" if mechanism in COMPILED else "reference", people, plan)
-    V = start_training(plan, ITEMS).V
     changes = {"training": plan, "min_clients": 10, "row_limit": row_limit}
+    start = None
+    if has_start:
+        start = make_start().select_items(f"film-{number}" for number in range(ITEMS))
+        changes["start"] = write_start(folder)
+    V = start_training(plan, ITEMS, start).V
     with run_stack(folder / "stack", *proxies, **changes) as stack:
         clients = join(stack, people)
-        states = train(plan, engine, start_training(plan, ITEMS), row_limit=row_limit)
+        states = train(plan, engine, start_training(plan, ITEMS, start), row_limit=row_limit)
         for epoch, state in enumerate(states, 1):
             assert np.array_equal(stack.load_model(), V)
             simulated = engine.collect(V, epoch - 1)

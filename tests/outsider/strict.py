@@ -65,8 +65,9 @@ def hexadecimal(value: Any, digits: int) -> None:
     need(is_text and set(value) <= set("0123456789abcdef"), "not hexadecimal")
 
 
-def text(value: Any) -> None:
-    need(isinstance(value, str) and 1 <= len(value) <= 512, "a text of 1..512 characters is wanted")
+def text(value: Any, longest: int = 512) -> None:
+    is_text = isinstance(value, str) and 1 <= len(value) <= longest
+    need(is_text, f"a text of 1..{longest} characters is wanted")
     need(not any(0xD800 <= ord(letter) < 0xE000 for letter in value), "half of a surrogate pair")
     need(not any(is_control(ord(letter)) for letter in value), "a control character")
 

@@ -113,17 +113,26 @@ def _verify(key: bytes, signature: bytes, data: bytes) -> None:
         raise Refused("a signature does not hold") from error
 
 
+DATE = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 KEYS = ("public_key", "token_key", "next_token_key")
 FLAGS = ("accounts", "trial")
 
 
 def parse_manifest(data: bytes, key: bytes) -> Manifest:
-    names = {*MANIFEST, "suite", "terms", "model", "catalogue", *KEYS}
+    names = {*MANIFEST, "suite", "terms", "model", "catalogue", "start", *KEYS}
     fields = keyed(strict_json(data, MANIFEST_CAP), names)
     for name, limits in MANIFEST.items():
         ranged(fields[name], *limits)
     for name in ("model", "catalogue"):
         hexadecimal(fields[name], 64)
+    if fields["start"] is not None:
+        start = keyed(fields["start"], {"name", "people", "last_date", "licence"})
+        text(start["name"], 128)
+        text(start["licence"])
+        ranged(start["people"], int, 1, LAST)
+        if start["last_date"] is not None:
+            text(start["last_date"], 10)
+            need(re.fullmatch(DATE, start["last_date"]), "YYYY-MM-DD is wanted")
     public, token, following = (fields[name] for name in KEYS)
     for key_or_none in (public, token, following):
         if key_or_none is not None:

@@ -13,11 +13,14 @@ from sottovoce.core import MECHANISMS, Shape
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import Catalogue, Item, Manifest, Terms, derive_public_key, strict
+from sottovoce.training.start import Provenance
 
 SIGNING_SEED = bytes(range(32))
 # Seed of the key that the first key names.
 NEXT_SEED = bytes(range(64, 96))
 EPOCH_KEY = bytes(range(32, 64))
+
+START = Provenance("Voices of volunteers", 600, "2026-01-31", "CC0 1.0")
 
 # Points of small order on Curve25519, two of them with the top bit, which X25519 ignores: the
 # shared secret would be zero for everybody.
@@ -77,6 +80,7 @@ def manifest(**changes: Any) -> Manifest:
         closes=1_800_086_400,
         epochs_left=30,
         reports_behind=2_000,
+        start=START,
     )
     return replace(plain, **changes)
 

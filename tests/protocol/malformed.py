@@ -78,6 +78,41 @@ MANIFEST_VALUES: dict[str, dict[str, Any]] = {
     "epochs left null": {"epochs_left": None},
     "missing epochs left": {"epochs_left": ...},
     "negative reports behind": {"reports_behind": -1},
+    "missing start": {"start": ...},
+}
+START = {"name": "A", "people": 1, "last_date": None, "licence": "CC0"}
+# The ends of each range, and those that do most harm.
+CONTROL_CHARACTERS = (
+    0x00, 0x0A, 0x1B, 0x1F, 0x7F, 0x9B, 0x9F, 0x2028, 0x2029, 0x202A, 0x202E, 0x2066, 0x2069,
+)  # fmt: skip
+WRONG_START_VALUES: dict[str, tuple[Any, ...]] = {
+    "name": ("", None, 1, ["A"], "x" * 129, "\ud83d"),
+    "people": (0, -1, 0.5, None, True, "1", 2**53),
+    "last_date": (
+        *("", 0, 20260131, "2026-1-31", "20260131", "2026-00-10", "2026-13-01"),
+        *("2026-01-00", "2026-01-32", "2026-01-31T00:00", "2026-01-31\n", " 2026-01-31"),
+        *("+2026-01-31", "٢٠٢٦-01-31", "yesterday"),
+    ),
+    "licence": ("", None, {}, "x" * 513),
+}
+START_VALUES: dict[str, Any] = {
+    "a start that is a text": "A",
+    "a start that is a list": [START],
+    "a start that is true": True,
+    "an empty start": {},
+    "a start without a licence": {name: START[name] for name in ("name", "people", "last_date")},
+    "a start with a key more": START | {"more": 1},
+    "a start with a name that fills the manifest": START | {"name": "x" * 14_000},
+    **{
+        f"{name} of a start is {value!r:.20}": START | {name: value}
+        for name, values in WRONG_START_VALUES.items()
+        for value in values
+    },
+    **{
+        f"U+{point:04X} in the {name} of a start": START | {name: f"a{chr(point)}b"}
+        for point in CONTROL_CHARACTERS
+        for name in ("name", "licence")
+    },
 }
 OWN_SET = {"directions_seed": 7, "block": 4, "loud": 6}
 TERMS_VALUES: dict[str, dict[str, Any]] = {
@@ -150,6 +185,7 @@ def manifests(raw: bytes) -> Labelled:
         return raw.replace(old, new)
 
     values = MANIFEST_VALUES | TERMS_VALUES | TOO_LARGE
+    values |= {label: {"start": start} for label, start in START_VALUES.items()}
     return (
         of_json(raw)
         | {label: changed(raw, **change) for label, change in values.items()}
@@ -226,12 +262,6 @@ def signed_by(signed: Signed, broken: bytes) -> Labelled:
         "signed, but wrong": by(key, broken),
         "signed, but no JSON": by(key, b"manifest"),
     }
-
-
-# The ends of each range, and those that do most harm.
-CONTROL_CHARACTERS = (
-    0x00, 0x0A, 0x1B, 0x1F, 0x7F, 0x9B, 0x9F, 0x2028, 0x2029, 0x202A, 0x202E, 0x2066, 0x2069,
-)  # fmt: skip
 
 
 def _with(character: str) -> dict[str, dict[str, Any]]:

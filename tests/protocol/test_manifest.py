@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from sottovoce.core import MECHANISMS, Shape, bounds
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol import KeyStatement, Manifest, SignedManifest, Terms
+from sottovoce.protocol.manifest import MAX_LICENCE_LENGTH, MAX_START_NAME_LENGTH
 from sottovoce.protocol.signing import KEY_STATEMENT_LABEL, MAX_STATEMENTS
 from sottovoce.protocol.strict import MAX_INTEGER
 from sottovoce.training import Participation, Settings
+from sottovoce.training.start import Provenance
 from tests.protocol.examples import (
     changed,
     damaged,
@@ -31,6 +33,17 @@ RAW_JSON = manifest().encode()
 MANIFEST_FIELDS = [*json.loads(RAW_JSON)]
 TERMS_FIELDS = [*json.loads(RAW_JSON)["terms"]]
 hashes = st.binary(min_size=32, max_size=32)
+
+
+def draw_provenance() -> st.SearchStrategy[Provenance]:
+    plain = st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp", "Cf"])
+    return st.builds(
+        Provenance,
+        st.text(plain, min_size=1, max_size=MAX_START_NAME_LENGTH),
+        st.integers(1, MAX_INTEGER),
+        st.none() | st.dates().map(str),
+        st.text(plain, min_size=1, max_size=MAX_LICENCE_LENGTH),
+    )
 
 
 @st.composite
@@ -51,6 +64,7 @@ def draw_manifest(draw: st.DrawFn) -> Manifest:
         closes=draw(st.integers(opens + 1, MAX_INTEGER)),
         epochs_left=draw(st.integers(0, MAX_INTEGER)),
         reports_behind=draw(seconds),
+        start=draw(st.none() | draw_provenance()),
         training=draw(st.binary(min_size=16, max_size=16)),
         mechanism=mechanism,
         parameters=draw(parameters(mechanism, items, factors)),
@@ -92,7 +106,7 @@ def test_any_value_in_any_field_is_taken_or_refused(name: str, value: Any) -> No
 @pytest.mark.parametrize("name", MANIFEST_FIELDS + TERMS_FIELDS)
 def test_every_field_is_required_once_with_its_type(name: str) -> None:
     assert refuses(Manifest.decode, changed(RAW_JSON, **{name: ...}))
-    may_be_null = name in ("public_key", "token_key", "next_token_key")
+    may_be_null = name in ("public_key", "token_key", "next_token_key", "start")
     no_boolean = 1 if name in ("trial", "accounts") else True
     for wrong in [no_boolean, {}, [], [1], "x", -1] + [None] * (not may_be_null):
         assert refuses(Manifest.decode, changed(RAW_JSON, **{name: wrong})), wrong

@@ -49,7 +49,14 @@ def manifests(raw: bytes) -> dict[str, bytes]:
         return json.dumps(content | changes).encode()
 
     backwards = dict(reversed(content.items()))
+    start = {"name": "A", "people": 2**53 - 1, "last_date": None, "licence": "-"}
+    # The longest texts, each character in twelve bytes.
+    longest = {"name": "\U0001f600" * 128, "licence": "\U0001f600" * 512}
     return {
+        "no start": written(start=None),
+        "a start without a date": written(start=start),
+        "a start with the longest texts": written(start=start | longest),
+        "a day that no month has": written(start=start | {"last_date": "2026-02-31"}),
         "another order of keys": json.dumps(backwards).encode(),
         "white space everywhere": b" \t\n" + json.dumps(content, indent=3).encode() + b"\r\n",
         "a key written with escapes": raw.replace(b'"version"', b'"v\\u0065rsion"'),

@@ -102,6 +102,7 @@ def manifest(epoch: int = 1, **changes: Any) -> Manifest:
         closes=CLOSES,
         epochs_left=0,
         reports_behind=0,
+        start=None,
     )
     return replace(plain, **changes)
 

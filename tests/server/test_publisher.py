@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,34 @@ import pytest
 
 from sottovoce.core import count_reports, sum_signs
 from sottovoce.core.recommending import estimate_popularity
-from sottovoce.errors import SettingsError, UnavailableError
-from sottovoce.protocol import SEALED_BYTES, Item, encode_items
+from sottovoce.errors import DataError, SettingsError, UnavailableError
+from sottovoce.protocol import SEALED_BYTES, Catalogue, Item, encode_items
 from sottovoce.protocol.contact import CROWD_ENOUGH
+from sottovoce.server.administration import begin_training, cancel_training, update_catalogue
 from sottovoce.server.publisher import LearntModel, sum_crowds
 from sottovoce.training import (
     NameCounts,
     Participation,
+    Settings,
     compute_next_items,
     make_first_items,
+    make_items_from_start,
 )
 from sottovoce.training.items import DEFAULT_ROW_LIMIT
+from sottovoce.training.start import Start
 from tests.protocol.examples import manifest as make_manifest
-from tests.server.world import ITEMS, NAMING, TRAINING, MakeWorld, World, seal, to_chunk
+from tests.server.changes import read_pending
+from tests.server.world import (
+    ITEMS,
+    NAMING,
+    TRAINING,
+    MakeWorld,
+    World,
+    make_start,
+    seal,
+    to_chunk,
+    write_start,
+)
 
 # People in a crowd, each with the reports of `TRAINING`.
 CROWD_SIZE = 3
@@ -327,3 +343,137 @@ def test_names_and_tastes_inherit_popularity_from_each_other() -> None:
     taste = named.inherit(TRAINING)
     assert taste.names is None
     assert np.array_equal(np.argsort(estimate_popularity(taste.V.astype(float))), order)
+
+
+# A public start.
+
+
+NAMING_WITH_START = replace(NAMING, factors=3)
+
+
+@pytest.mark.parametrize("training", [TRAINING, NAMING_WITH_START], ids=["taste", "names"])
+def test_a_training_begins_with_its_start(
+    make_world: MakeWorld, url: str, tmp_path: Path, training: Settings
+) -> None:
+    # After `init`, everything is in the database: the file may be gone.
+    path = write_start(tmp_path)
+    world = make_world(url, training=training, start=path)
+    world.server.tick()
+    path.unlink()
+    rows = make_start().select_items(f"film-{number}" for number in range(ITEMS))
+    V = make_items_from_start(training, rows)
+    first = world.close_epoch()
+    manifest = first.manifest
+    assert (manifest.start, manifest.reports_behind) == (make_start().provenance, 0)
+    assert np.array_equal(world.load_model(), V)
+    assert not V[-4:].any()
+    mechanism, reports = manifest.build(), world.draw_reports(300)
+    worker = world.add_worker()
+    worker.now = world.now
+    worker.server.prepare()
+    worker.apply(first, world.make_chunk(first, reports))
+    if training.asks_for_names:
+        counts = count_reports(reports, mechanism.n_directions)
+        names = NameCounts.from_items(rows).add_epoch(mechanism, counts, 300, fade=0.5)
+        expected = names.update_items(V)
+        assert np.array_equal(expected[:, 1:], V[:, 1:])
+    else:
+        sums = sum_signs(reports, mechanism.n_directions)
+        expected = compute_next_items(
+            *(V, sums, 300, 1, training, mechanism), row_limit=DEFAULT_ROW_LIMIT, has_start=True
+        )
+    assert np.array_equal(world.load_model(), expected)
+    assert world.get_signed().manifest.start == manifest.start
+
+
+@pytest.mark.parametrize("training", [TRAINING, NAMING_WITH_START], ids=["taste", "names"])
+@pytest.mark.parametrize("following", [TRAINING, NAMING_WITH_START, NAMING])
+def test_the_next_training_inherits_the_start(
+    make_world: MakeWorld, sqlite_url: str, tmp_path: Path, training: Settings, following: Settings
+) -> None:
+    world = make_world(sqlite_url, training=training, start=write_start(tmp_path))
+    world.run_epoch()
+    V = world.load_model()
+    settings = replace(world.settings, training=following)
+    begin_training(world.store, settings, random_start=False)
+    world.run_epoch()
+    manifest, inherited = world.get_signed().manifest, world.load_model()
+    assert manifest.start == make_start().provenance
+    if following.factors == 1:
+        assert inherited.any()
+        return
+    # The same tastes, perhaps in another basis and of another length.
+    before, after = (
+        matrix[:, int(named) :].astype(float)
+        for matrix, named in (
+            (V, training.asks_for_names),
+            (inherited, following.asks_for_names),
+        )
+    )
+    before, after = before @ before.T, after @ after.T
+    assert np.allclose(before / np.linalg.norm(before), after / np.linalg.norm(after), atol=1e-5)
+
+
+def test_a_new_model_begins_with_the_start_in_the_settings(
+    make_world: MakeWorld, sqlite_url: str, tmp_path: Path
+) -> None:
+    world = make_world(sqlite_url)
+    world.run_epoch()
+    assert world.get_signed().manifest.start is None
+    settings = replace(world.settings, start=write_start(tmp_path))
+    begin_training(world.store, settings, random_start=True)
+    world.run_epoch()
+    manifest = world.get_signed().manifest
+    assert (manifest.start, manifest.reports_behind) == (make_start().provenance, 0)
+    begin_training(world.store, settings, random_start=True)
+    with pytest.raises(SettingsError, match=r"training\.factors must be 2"):
+        world.add_worker(training=replace(TRAINING, factors=3)).server.prepare()
+    cancel_training(world.store)
+    begin_training(world.store, world.settings, random_start=True)
+    world.run_epoch()
+    assert world.get_signed().manifest.start is None
+
+
+def test_a_start_that_does_not_fit_is_refused_and_one_without_items_is_gone(
+    make_world: MakeWorld, sqlite_url: str, tmp_path: Path
+) -> None:
+    start = make_start()
+    world = make_world(sqlite_url, start=write_start(tmp_path))
+    world.run_epoch()
+    unusable: list[tuple[type[Exception], str, Start]] = [
+        (
+            *(DataError, "none of the 20 items"),
+            replace(start, item_ids=tuple(f"other-{item}" for item in start.item_ids)),
+        ),
+        (SettingsError, r"training\.factors must be 5", make_start(factors=5)),
+        (
+            *(SettingsError, "control character"),
+            replace(start, provenance=replace(start.provenance, name="\x1b[31m")),
+        ),
+    ]
+    for error, pattern, content in unusable:
+        write_start(tmp_path, content)
+        with pytest.raises(error, match=pattern):
+            begin_training(world.store, world.settings, random_start=True)
+    assert read_pending(world.store).training.number == 1
+    wanted = Catalogue.from_items([Item("new", "New"), Item("newer", "Newer")])
+    update_catalogue(world.store, wanted, retire_many=True)
+    world.run_epoch()
+    assert world.get_signed().manifest.start is None
+
+
+def test_a_server_may_ask_nobody_for_reports(
+    make_world: MakeWorld, url: str, tmp_path: Path
+) -> None:
+    world = make_world(url, start=write_start(tmp_path), collect_reports=False)
+    for _ in range(3):
+        world.server.tick()
+        world.now += 10_000
+    (epoch,) = world.server.list_epochs()
+    manifest = world.get_signed().manifest
+    assert (epoch.state, manifest.public_key) == ("applied", None)
+    assert manifest.start is not None
+    asking = world.add_worker(collect_reports=True)
+    asking.now = world.now
+    asking.server.tick()
+    assert asking.get_signed().manifest.public_key is not None

@@ -46,7 +46,7 @@ def test_the_example_explains_every_field() -> None:
     text = EXAMPLE_FILE.read_text()
     for field in fields(ServerSettings):
         name = field.name
-        assert re.search(rf"^({name} = |\[{name}[].])", text, re.MULTILINE), name
+        assert re.search(rf"^((# )?{name} = |\[{name}[].])", text, re.MULTILINE), name
     others = [field.name for kind in (Listen, Watch, Participation) for field in fields(kind)]
     for name in ["preset", *Settings().as_dict(), *others]:
         assert re.search(rf"^(# )?{name} = ", text, re.MULTILINE), name

@@ -32,7 +32,9 @@ from sottovoce.server import (
     ServerStore,
 )
 from sottovoce.server.agreement import begin_service
+from sottovoce.simulation.start import encode_start
 from sottovoce.training import Participation, Settings
+from sottovoce.training.start import Provenance, Start
 from tests.asgi import Headers
 
 # Secrets of the two proxies.
@@ -64,6 +66,20 @@ def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:
         terms=Participation(min_clients=1, hold=1000),
     )
     return replace(settings, **changes)
+
+
+def make_start(factors: int = 2, seed: int = 0) -> Start:
+    """Return a start that has all items of the catalogue but the last four, and one more."""
+    V = np.random.default_rng(seed).random((ITEMS - 3, factors)).astype(np.float32)
+    ids = (*(f"film-{number}" for number in range(ITEMS - 4)), "film-that-is-gone")
+    return Start(V, ids, Provenance("Volunteers", 600, "2026-01-31", "they published theirs"))
+
+
+def write_start(folder: Path, start: Start | None = None) -> Path:
+    """Write a start as `sottovoce start` does."""
+    path = folder / "start.safetensors"
+    path.write_bytes(encode_start(start or make_start()))
+    return path
 
 
 @dataclass

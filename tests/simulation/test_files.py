@@ -12,7 +12,6 @@ from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.errors import CheckpointError
 from sottovoce.simulation.files import (
-    ITEM_MATRIX_NAME,
     MODEL_FORMAT,
     ModelFile,
     compute_fingerprint,
@@ -20,6 +19,7 @@ from sottovoce.simulation.files import (
     write_model,
 )
 from sottovoce.training import Settings
+from sottovoce.training.start import ITEM_MATRIX_NAME
 
 FURTHER_ARRAYS: list[list[list[int]]] = [[[]], [[1]], [[1, 2]], [[1], [2]], [[2], [1]]]
 

@@ -10,9 +10,10 @@ from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.simulation import FederatedMF, Simulation, simulate
 from sottovoce.simulation.inputs import Labels
-from sottovoce.simulation.start import Provenance, Start, make_start, select_before
+from sottovoce.simulation.start import encode_start, make_start, read_start, select_before
 from sottovoce.simulation.training import TrainingLog, start_training
 from sottovoce.training import Budget, Settings, plan_training
+from sottovoce.training.start import Provenance, Start
 
 FILMS = 120
 PEOPLE = synthetic_people(400, FILMS, seed=1)
@@ -35,8 +36,9 @@ def test_a_model_trains_from_a_table_and_from_a_file(tmp_path: Path) -> None:
     start = make_start(VOLUNTEERS, Labels(VOLUNTEERS.item_ids))
     provenance = Provenance("volunteers", 300, None, "published by themselves")
     file = tmp_path / "start.safetensors"
-    Start(start, VOLUNTEERS.item_ids, provenance).save(file)
-    assert Start.load(file).provenance == provenance
+    ids = tuple(map(str, VOLUNTEERS.item_ids))
+    file.write_bytes(encode_start(Start(start, ids, provenance)))
+    assert read_start(file).provenance == provenance
     models = [
         FederatedMF(start=source, epochs=2, reports=10, engine="reference").fit(PEOPLE)
         for source in (VOLUNTEERS, file)
@@ -47,16 +49,20 @@ def test_a_model_trains_from_a_table_and_from_a_file(tmp_path: Path) -> None:
     models[0].save(tmp_path / "model")
     assert np.array_equal(FederatedMF.load(tmp_path / "model").item_factors, models[0].item_factors)
     with pytest.raises(CheckpointError, match="not a start"):
-        Start.load(tmp_path / "model")
+        read_start(tmp_path / "model")
+    for size in (0, 7, 60, -1):
+        with pytest.raises(CheckpointError):
+            Start.decode(file.read_bytes()[:size])
 
 
 def test_rows_of_a_start_follow_the_ids() -> None:
     V = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
-    start = Start(V, np.array([10, 20, 30]), Provenance("t", 1, None, "CC0"))
-    rows = start.select_items(np.array(["30", "40", "10"], object))
-    assert rows.tolist() == [[5, 6], [0, 0], [1, 2]]
+    start = Start(V, ("10", "20", "30"), Provenance("t", 1, None, "CC0"))
+    for rows in (start.select_items([30, 40, 10]), start.select_matching_items(["30", "40", "10"])):
+        assert rows.tolist() == [[5, 6], [0, 0], [1, 2]]
+    assert not start.select_items([99]).any()
     with pytest.raises(DataError, match="none of the 1 items"):
-        start.select_items(np.array([99]))
+        start.select_matching_items([99])
 
 
 def test_only_what_is_older_is_used() -> None:

@@ -65,6 +65,8 @@ def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, s
     """
     yield "proxy", status.proxy_url
     yield "epoch", "none yet" if status.epoch is None else str(status.epoch)
+    if status.start is not None:
+        yield "start", output.describe_start(status.start)
     terms = status.terms
     if terms is None:
         yield "terms", f"none accepted yet: {terms_command}"
@@ -114,7 +116,9 @@ def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
     """
     if not status.in_catalogue:
         yield "None of your recorded items is in the catalogue."
-    if not status.reports_behind:
+    if status.start is not None:
+        yield output.describe_start(status.start)
+    elif not status.reports_behind:
         # Without any reports the model is zero, so only tags can rank items.
         by_tags = has_reasons and status.in_catalogue
         order = "recommendations use tags only" if by_tags else "the items are in catalogue order"

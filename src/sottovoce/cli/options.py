@@ -151,6 +151,14 @@ StartSource = Annotated[
         "--start",
     ),
 ]
+StartFile = Annotated[
+    Path | None,
+    make_option(
+        "File of `sottovoce start`: the public start that the first model is made from.",
+        "none",
+        "--start",
+    ),
+]
 SampleUsers = Annotated[
     int | None,
     make_option(

@@ -24,6 +24,7 @@ from sottovoce.privacy.statement import format_epsilon
 from sottovoce.service.logs import OwnCommands
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
+from sottovoce.training.start import Provenance
 
 # Seconds between two lines about progress if the output is not a terminal.
 SECONDS_PER_LINE = 60.0
@@ -99,6 +100,13 @@ def make_table(rows: Iterable[tuple[str, str]], title: str | None = None) -> Tab
     for label, value in rows:
         table.add_row(label, escape_markup(value))
     return table
+
+
+def describe_start(start: Provenance) -> str:
+    """Return in words where first lists come from."""
+    until = "" if start.last_date is None else f", until {start.last_date}"
+    people = count_people(start.people)
+    return f"First lists come from public data: {start.name} ({people}{until}; {start.licence})."
 
 
 def describe_settings(training: Settings) -> str:

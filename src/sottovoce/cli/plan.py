@@ -1,6 +1,7 @@
 """`sottovoce plan`: whether a shop is large enough, what it promises, how good its lists become."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import ceil
 from pathlib import Path
@@ -17,10 +18,11 @@ from sottovoce.cli.options import (
     JsonFile,
     Learn,
     Seed,
+    StartFile,
     make_learn_option,
     make_option,
 )
-from sottovoce.errors import SettingsError
+from sottovoce.errors import NothingToLearnError, SettingsError
 from sottovoce.privacy import format_epsilon
 from sottovoce.simulation.outlook import (
     DAYS_PER_WEEK,
@@ -33,6 +35,7 @@ from sottovoce.simulation.outlook import (
     make_names_outlook,
     make_shop_outlook,
 )
+from sottovoce.simulation.start import read_start
 from sottovoce.training import Budget
 from sottovoce.training.naming import MIN_USEFUL_REPORTS, WANTED_REPORTS
 from sottovoce.training.planning import PublicNumbers, is_for_names
@@ -69,6 +72,7 @@ def plan(
     central_budget: CentralBudgetOption = None,
     learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     accounts: AccountsOption = False,
+    start: StartFile = None,
     json: JsonFile = None,
     seed: Seed = 0,
 ) -> None:
@@ -81,19 +85,29 @@ def plan(
     3, 6 or 10 kinds of tastes, each distinct or blurred. HR@10 is the share of people whose
     left-out item is among the ten best of the whole catalogue. An epoch takes at least a week.
 
+    With --start, first lists come from public data. Invented shops cannot have it, so they show
+    what reports teach without it. A plan that would spend budget for nothing says so.
+
     \b
     Examples:
       sottovoce plan --people 20000 --newcomers 1500 --items 500 --budget 10
       sottovoce plan --people 2000 --items 300 --history 12 --budget 50 --learn taste
       sottovoce plan --people 200 --items 100 --central-budget 1 --json plan.json
+      sottovoce plan --people 900 --items 3000 --budget 10 --learn taste --start start.safetensors
     """
     total_budget = Budget.from_options(budget, central_budget)
     if total_budget is None:
         raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
-    numbers = PublicNumbers(people, items, history)
+    public = None if start is None else read_start(start)
+    numbers = PublicNumbers(people, items, history, 0 if public is None else public.V.shape[1])
     learns_names = is_for_names(total_budget) if learn is None else learn == "names"
+    if public is not None:
+        output.print_note(output.describe_start(public.provenance))
     if not learns_names:
-        _plan_taste(numbers, total_budget, seed, json, accounts=accounts)
+        try:
+            _plan_taste(numbers, total_budget, seed, json, start, accounts=accounts)
+        except NothingToLearnError as error:
+            _print_no_reports(numbers, f"No: {error}.", start, json)
         return
     if newcomers is None:
         raise SettingsError(
@@ -101,14 +115,36 @@ def plan(
             "lifetime: say how many come in a week (--newcomers), or plan for taste (--learn taste)"
         )
     names = make_names_outlook(numbers, newcomers, total_budget, accounts=accounts)
+    if public is not None and names.verdict == "no":
+        _print_no_reports(numbers, _describe_supply(names), start, json)
+        return
     _print_plan(names, _describe_supply(names), _describe_names(names))
     if names.verdict != "no":
-        output.print_line(_format_names_command(names))
+        output.print_line(_format_names_command(names, start))
     output.write_json(json, _names_to_dict(names))
 
 
+def _print_no_reports(
+    numbers: PublicNumbers, sentence: str, start: Path | None, json: Path | None
+) -> None:
+    """Print that lists should come from the start alone, and how to set up such a server."""
+    output.print_line(sentence)
+    output.print_line(
+        "Lists can come from the start alone: nobody is asked for reports, and no budget is spent. "
+        f"To set it up: sottovoce server init FOLDER --catalogue FILE --start {start} --no-reports"
+    )
+    content = {"sentence": sentence, "shop": asdict(numbers), "verdict": "no"}
+    output.write_json(json, content)
+
+
 def _plan_taste(
-    numbers: PublicNumbers, budget: Budget, seed: int, json: Path | None, *, accounts: bool
+    numbers: PublicNumbers,
+    budget: Budget,
+    seed: int,
+    json: Path | None,
+    start: Path | None,
+    *,
+    accounts: bool,
 ) -> None:
     """Print the plan of a training of taste, and how it did in invented shops."""
     began = time.monotonic()
@@ -123,7 +159,7 @@ def _plan_taste(
 
     outlook = make_shop_outlook(numbers, budget, seed, print_shop, accounts=accounts)
     _print_plan(outlook, _describe_verdict(outlook), _describe_time(outlook))
-    output.print_line(_format_taste_command(outlook))
+    output.print_line(_format_taste_command(outlook, start))
     output.results.print(_make_table(outlook))
     output.print_line(_describe_basis(outlook))
     output.write_json(json, _taste_to_dict(outlook))
@@ -155,11 +191,12 @@ def _describe_supply(outlook: NamesOutlook) -> str:
             f"Barely: {source}, and {WANTED_REPORTS:,} are wanted; lists of what people touch now "
             "are rough."
         )
+    has_start = outlook.public_numbers.start_factors > 0
     needed = ceil(MIN_USEFUL_REPORTS * DAYS_PER_WEEK / outlook.epoch_days / outlook.reports_each)
     return (
         f"No: {source}, fewer than {MIN_USEFUL_REPORTS}; what people touch now cannot be learnt. "
         f"It takes {output.count_people(needed)} who are new in a week, or a larger budget. "
-        "Without reports, devices make lists from tags."
+        f"Without reports, devices make lists from {'the start and ' * has_start}tags."
     )
 
 
@@ -238,19 +275,20 @@ def _describe_time(outlook: ShopOutlook) -> str:
     return f"{text}; the training takes {output.pluralize(weeks * settings.epochs, 'week')}."
 
 
-def _format_taste_command(outlook: ShopOutlook) -> str:
+def _format_taste_command(outlook: ShopOutlook, start: Path | None) -> str:
     """Return the line with the command that sets up a server with the same plan."""
-    history = {"history": f"{outlook.public_numbers.history:.15g}"}
-    return _format_setup_command(outlook, DAYS_PER_WEEK, "taste", history) + " --ends"
+    others = {"history": f"{outlook.public_numbers.history:.15g}", "start": start}
+    return _format_setup_command(outlook, DAYS_PER_WEEK, "taste", others) + " --ends"
 
 
-def _format_names_command(outlook: NamesOutlook) -> str:
+def _format_names_command(outlook: NamesOutlook, start: Path | None) -> str:
     """Return the line with the command that sets up a server with the same plan."""
-    return _format_setup_command(outlook, outlook.epoch_days, "names", {})
+    others = {"start": start}
+    return _format_setup_command(outlook, outlook.epoch_days, "names", others)
 
 
 def _format_setup_command(
-    outlook: PlanOutlook, epoch_days: int, kind: Learn, others: dict[str, str]
+    outlook: PlanOutlook, epoch_days: int, kind: Learn, others: Mapping[str, object]
 ) -> str:
     budget = outlook.budget
     values = {

@@ -18,6 +18,7 @@ from sottovoce.cli.options import (
     CentralBudgetOption,
     Learn,
     PresetOption,
+    StartFile,
     add_mechanism,
     add_settings_options,
     add_training_options,
@@ -25,7 +26,7 @@ from sottovoce.cli.options import (
     make_option,
     make_people_option,
 )
-from sottovoce.cli.server import SERVICE_SETTINGS
+from sottovoce.cli.server import SERVICE_SETTINGS, plan_service
 from sottovoce.client import HttpProxy
 from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC
@@ -65,6 +66,7 @@ from sottovoce.sandbox.setup import (
     write_statement,
 )
 from sottovoce.sandbox.shop import PAGE_FILE
+from sottovoce.server.agreement import read_start
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.listen import Listen
 from sottovoce.service.widget import format_script_tag
@@ -135,6 +137,7 @@ def up(
         ),
     ] = None,
     learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
+    start: StartFile = None,
     preset: PresetOption = DEFAULT_PRESET,
     training: dict[str, Any],
 ) -> None:
@@ -149,10 +152,13 @@ def up(
       sottovoce up here --data ml-latest-small --budget 50 --min-clients 600
       sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
       sottovoce up try --trial --catalogue shop.csv --columns item=sku,title=name,kind=category
+      sottovoce up here --catalogue catalogue.json --budget 10 --start start.safetensors
     """
     stop = StopSignal()
     sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts, learn)
-    has_options = any((training, service, *sources, port, origin)) or preset != DEFAULT_PRESET
+    has_options = (
+        any((training, service, *sources, start, port, origin)) or preset != DEFAULT_PRESET
+    )
     # Options apply only to the first start. Later starts read the settings files.
     is_first = not is_set_up(folder)
     if is_first:
@@ -186,9 +192,12 @@ def up(
                 people = COMPANIONS_PER_EPOCH + 1
             elif people is None and interactions is not None:
                 people = interactions.n_users
-            settings = (plan_training if training else plan_open_ended)(
+            raw, public = (None, None) if start is None else read_start(start)
+            settings, collects = plan_service(
+                plan_training if training else plan_open_ended,
                 people or {**defaults, **service}["min_clients"],
-                len(items.items),
+                items,
+                public,
                 history=None if interactions is None else interactions.typical_length,
                 preset=preset,
                 budget=Budget.from_options(budget, central_budget),
@@ -206,8 +215,11 @@ def up(
                 data=source,
                 people=interactions,
                 origins=tuple(origin or ()),
+                start=raw,
+                collect_reports=collects,
             ).set_up(folder)
-        output.print_note(f"Planned: {output.describe_settings(settings)}.")
+        if collects:
+            output.print_note(f"Planned: {output.describe_settings(settings)}.")
     with exclusive_lock(folder / LOCK_FILE, "is running already; stop that `sottovoce up` first"):
         if has_options and not is_first:
             raise SettingsError(
@@ -374,9 +386,13 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
         f"together with the proxy learns at most epsilon {central}. {ONE_OPERATOR_NOTICE}."
     )
     typer.echo(
+        f"{output.describe_start(plan.start.provenance)} The invented people have tastes like "
+        "those in this data."
+    )
+    typer.echo(
         "Below, HR@10 is the share of invented test people whose left-out film is among the ten "
-        "best of a hundred: with the trained model, with genres alone (which need no reports), and "
-        "with popularity and genres."
+        "best of a hundred: with the model (in the first epoch, the public data alone), with "
+        "genres alone, and with popularity and genres."
     )
     typer.echo("Ctrl-C stops everything.")
 

@@ -1,7 +1,7 @@
 """`sottovoce server`: set up a server, run it, show its state and change its training."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +26,7 @@ from sottovoce.cli.options import (
     JsonFile,
     Learn,
     PresetOption,
+    StartFile,
     YesOption,
     add_mechanism,
     add_settings_options,
@@ -38,7 +39,8 @@ from sottovoce.cli.options import (
     make_people_option,
 )
 from sottovoce.cli.server_status import describe_contact, describe_status
-from sottovoce.errors import SettingsError
+from sottovoce.errors import NothingToLearnError, SettingsError
+from sottovoce.protocol import Catalogue
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NEVER, CROWD_NONE, CROWD_SHORT
 from sottovoce.server import Keys, OpenerPool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
@@ -49,7 +51,9 @@ from sottovoce.server.administration import (
     go_beyond,
     update_catalogue,
 )
+from sottovoce.server.agreement import read_start
 from sottovoce.server.key_chain import rotate_keys
+from sottovoce.server.pending import load_start
 from sottovoce.server.settings import check_proxy_name
 from sottovoce.server.setup import SETTINGS_FILE, make_server
 from sottovoce.server.status import ServerStatus
@@ -60,7 +64,16 @@ from sottovoce.service.run import run_service
 from sottovoce.service.watch import ProcessState, build_watch
 from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_atomically
-from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
+from sottovoce.training import (
+    DEFAULT_PRESET,
+    Budget,
+    Participation,
+    Settings,
+    plan_open_ended,
+    plan_training,
+    plan_without_reports,
+)
+from sottovoce.training.start import Start
 
 app = make_group(
     "server",
@@ -142,6 +155,11 @@ def init(
     preset: PresetOption = DEFAULT_PRESET,
     history: HistoryOption = None,
     learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
+    start: StartFile = None,
+    no_reports: Annotated[
+        bool,
+        typer.Option("--no-reports", help="Ask nobody for reports: lists come from --start alone."),
+    ] = False,
     training: dict[str, Any],
     ends: Annotated[
         bool,
@@ -167,11 +185,14 @@ def init(
 ) -> None:
     """Set up a server: keys, secrets of the proxies, settings and database. Overwrites nothing.
 
+    With --start, the first lists come from public data, which costs no budget. If people's reports
+    would teach nothing that the start does not know, the server asks for none and says so.
+
     \b
     Examples:
       sottovoce server init my-server --catalogue films.json --proxy east --proxy west
       sottovoce server init my-server --catalogue shop.csv --columns item=sku,title=name
-      sottovoce server init my-server --data ml-latest-small --budget 50
+      sottovoce server init my-server --catalogue films.json --budget 10 --start start.safetensors
     """
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data DATA")
@@ -184,9 +205,13 @@ def init(
         items = load_catalogue(data or "")
     else:
         items = read_catalogue_file(catalogue, columns)
-    settings = (plan_training if ends else plan_open_ended)(
+    raw, public = (None, None) if start is None else read_start(start)
+    settings, collects = plan_service(
+        plan_training if ends else plan_open_ended,
         people or service.get("min_clients", Participation.min_clients),
-        len(items.items),
+        items,
+        public,
+        no_reports=no_reports,
         history=history,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
@@ -197,23 +222,65 @@ def init(
         service.setdefault("min_clients", 1)
     service |= {
         "accounts": accounts,
+        "collect_reports": collects,
         "database": database,
         "host": host,
         "port": port,
         "watch_port": watch_port,
     }
     proxies = proxy or ["proxy"]
-    keys = make_server(folder, items, settings, proxies, **service)
+    keys = make_server(folder, items, settings, proxies, start=raw, **service)
     count = output.pluralize(len(items.items), "item")
     tags = items.tags.format_kinds()
     typer.echo(f"The catalogue has {count}; tags for recommendations: {tags}.", err=True)
-    typer.echo(f"Planned: {output.describe_settings(settings)}.", err=True)
+    if collects:
+        typer.echo(f"Planned: {output.describe_settings(settings)}.", err=True)
     typer.echo(f"The settings are in {folder / SETTINGS_FILE}, with explanations.", err=True)
     for name in proxies:
         secret = folder / f"{name}.secret"
         typer.echo(f"Give {secret} only to the operator of the proxy {name!r}.", err=True)
     typer.echo("Proxies and devices need this verification key:", err=True)
     typer.echo(keys.verification_key.hex())
+
+
+def plan_service(
+    plan: Callable[..., Settings],
+    people: int,
+    catalogue: Catalogue,
+    start: Start | None,
+    *,
+    no_reports: bool = False,
+    **options: Any,
+) -> tuple[Settings, bool]:
+    """Plan the training of a service, and say which items its public start has.
+
+    Args:
+        plan: The planner.
+        people: Number of people who take part.
+        catalogue: The catalogue.
+        start: The public start, if there is one.
+        no_reports: Whether nobody is to be asked for reports.
+        options: Other arguments of the planner.
+
+    Returns:
+        The settings, and whether devices are asked for reports.
+    """
+    n_items = len(catalogue.items)
+    if start is None:
+        if no_reports:
+            raise SettingsError("--no-reports needs a model for the lists: name one with --start")
+        return plan(people, n_items, **options), True
+    V = start.select_matching_items(item.id for item in catalogue.items)
+    matches = f"{int(V.any(axis=1).sum()):,} of {n_items:,} items of the catalogue have a row in it"
+    output.print_note(f"{output.describe_start(start.provenance)} {matches}.")
+    problem = "as --no-reports asks"
+    if not no_reports:
+        try:
+            return plan(people, n_items, start_factors=V.shape[1], **options), True
+        except NothingToLearnError as error:
+            problem = str(error)
+    output.print_note(f"Nobody is asked for reports, and no budget is spent: {problem}.")
+    return plan_without_reports(n_items, V.shape[1]), False
 
 
 @app.command()
@@ -444,7 +511,11 @@ def begin(
     *,
     random_start: Annotated[
         bool,
-        typer.Option("--random-start", help="Begin with a random model, not with the present one."),
+        typer.Option(
+            "--random-start",
+            help="Begin with a new model, not with the present one: that of `start` in the "
+            "settings, or a random one.",
+        ),
     ] = False,
     cancel: Annotated[
         bool,
@@ -476,10 +547,14 @@ def begin(
         )
     with open_store(config) as (settings, store):
         training = begin_training(store, settings, random_start=random_start)
+        with store.read() as transaction:
+            public = load_start(transaction, training)
     output.print_line(
         f"Training {training.number} ({training.terms.training.hex()}) begins after the present "
         "epoch. Servers need no restart."
     )
+    if public is not None:
+        output.print_line(output.describe_start(public.provenance))
 
 
 @keys_app.command()

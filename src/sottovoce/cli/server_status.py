@@ -24,6 +24,8 @@ def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[
         tail = f"dropped: {', '.join(drops)}" if drops else "no reports were dropped"
         yield f"Epoch {epoch.epoch} counted {output.pluralize(epoch.reports, 'report')}; {tail}."
     yield _describe_training(status)
+    if status.start is not None:
+        yield output.describe_start(status.start)
     terms = status.pending.training.terms
     if terms.accounts:
         yield "Reports need an account. The privacy promise holds for an account, not a device."

@@ -37,7 +37,6 @@ from sottovoce.cli.options import (
     make_option,
     make_plot_option,
 )
-from sottovoce.cli.start import load_start
 from sottovoce.core.tags import build_tags
 from sottovoce.data import Interactions, Shards, load, parse_columns
 from sottovoce.data.loading import find_shards
@@ -51,10 +50,13 @@ from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.engines import AUTO_ENGINE
 from sottovoce.simulation.evaluation.metrics import PAPER_METRICS, Interval
+from sottovoce.simulation.inputs import Labels
+from sottovoce.simulation.start import START_SUFFIX, make_start
 from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
 
 # Metric that progress bars and pictures show.
 MAIN_METRIC = "hr@10"
+SECONDS_PER_DAY = 86_400
 
 
 @add_training_options(
@@ -148,7 +150,7 @@ def simulate(
     """
     sample = (sample_users, sample_items)
     dataset = _load(data, columns, items, min_interactions, sample, seed)
-    first_items = None if start is None else load_start(start, dataset)
+    first_items = None if start is None else _load_start(start, dataset)
     settings = plan_training(
         # Plan for the people who report. With `resample`, they are drawn from those of the data.
         plan.get("resample") or dataset.n_users,
@@ -228,6 +230,29 @@ class EpochBar(output.CountBar):
         spent = turns * self._training.epsilon * self._training.reports
         state = f"{self._quality}local budget spent, at most {format_epsilon(spent, 6)}"
         self.update(self._epochs, completed=record["epoch"], state=state)
+
+
+def _load_start(source: str, data: Interactions | Shards) -> NDArray[np.float32]:
+    """Return the item matrix of a start for the items of a data set, whose people are tested.
+
+    Only interactions before the last day of the data set are used, if both have times.
+
+    Args:
+        source: A file of `sottovoce start`, or public interactions as for `--data`.
+        data: The data set.
+    """
+    if source.endswith(START_SUFFIX):
+        return make_start(source, Labels(data.item_ids))
+    before = None
+    times = data.timestamps if isinstance(data, Interactions) else None
+    if times is not None:
+        before = int(times.max()) // SECONDS_PER_DAY * SECONDS_PER_DAY
+    table = load(source)
+    if before is None or table.timestamps is None:
+        output.print_note(
+            "The start may be younger than what is tested: one of the tables has no times."
+        )
+    return make_start(table, Labels(data.item_ids), before)
 
 
 def _run(

@@ -26,6 +26,7 @@ from sottovoce.errors import LedgerError, SettingsError, StoreError, get_reason
 from sottovoce.privacy import Ledger, Promise, round_down, round_up
 from sottovoce.protocol import Item, Release, Terms
 from sottovoce.storage.database import exclusive_lock
+from sottovoce.training.start import Provenance
 
 # The beginning of the names of all files in a client's folder.
 FILE_NAME_PREFIX = "client."
@@ -40,7 +41,9 @@ class Status:
     """Epoch of the last accepted manifest; None before the first sync."""
     reports_behind: int
     """Number of reports that the last change of the model was computed from. While it is 0, items
-    are recommended by their tags only."""
+    are recommended by the start and by their tags."""
+    start: Provenance | None
+    """The public table that first lists come from; None if there is none."""
     items: int
     """Number of items in the model's catalogue; 0 before the first sync."""
     terms: Terms | None
@@ -72,8 +75,12 @@ class Status:
 
     @property
     def is_young(self) -> bool:
-        """Whether the model is based on so few reports that recommendations are a first guess."""
-        return self.reports_behind < self.items
+        """Whether the model is based on so few reports that recommendations are a first guess.
+
+        A model that began with a public start is never young: reports move it only as far as they
+        say more than noise.
+        """
+        return self.start is None and self.reports_behind < self.items
 
 
 @dataclass(frozen=True)
@@ -383,6 +390,7 @@ class Client:
             proxy_url=store.proxy_url,
             epoch=None if newest is None else newest[0],
             reports_behind=0 if release is None else release.manifest.reports_behind,
+            start=None if release is None else release.manifest.start,
             items=0 if release is None else release.manifest.items,
             terms=terms,
             pending_terms=store.pending_terms,

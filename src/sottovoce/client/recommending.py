@@ -44,13 +44,14 @@ def build_wide_model(release: Release, *, tags_only: bool = False) -> WideModel:
 
     Args:
         release: The release.
-        tags_only: Whether to ignore the item matrix, which was learned from people's reports.
+        tags_only: Whether to ignore the item matrix, which was learned from people's reports, and
+            from a public start if there is one.
     """
     manifest, V = release.manifest, release.V
-    # Before the first reports are counted, V is only random noise from the server.
-    has_reports = manifest.reports_behind and not tags_only
+    # Without a start, V is only random noise from the server until the first reports are counted.
+    is_used = manifest.has_model and not tags_only
     return WideModel.from_model(
-        V if has_reports else np.zeros_like(V),
+        V if is_used else np.zeros_like(V),
         release.catalogue.tags,
         alpha=manifest.alpha,
         regularization=manifest.regularization,
@@ -84,7 +85,7 @@ def list_recommendations(
         touched: The moment when each item was touched, by item id; a later moment is larger.
         n: The largest number of items to return.
     """
-    items = release.catalogue.items
+    items, reports_behind = release.catalogue.items, release.manifest.reports_behind
     # The application may have told numpy to raise errors; this must not fail because of that.
     with np.errstate(all="ignore"):
         taste = compute_taste(release, touched)
@@ -94,6 +95,8 @@ def list_recommendations(
             tuple(
                 Reason(items[source] if isinstance(source, int) else source, share)
                 for source, share in taste.list_reasons(int(row))
+                # Without reports, nobody knows what people touch now: a start is about the past.
+                if source is not None or reports_behind
             )
             for row in best
         ]

@@ -1,6 +1,7 @@
 """The manifest: the description of an epoch, signed by the server."""
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ from sottovoce.protocol import strict
 from sottovoce.protocol.signing import KeyStatement, Signed
 from sottovoce.protocol.terms import Terms
 from sottovoce.training import Settings
+from sottovoce.training.start import Provenance
 
 # The version of the format. No other version is read.
 MANIFEST_VERSION = 2
@@ -23,6 +25,14 @@ SUITE_NAME = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 MAX_MANIFEST_BYTES = 16 * 1024
 # The largest epoch: batches and chunks store it as an unsigned 32-bit number.
 MAX_EPOCH = 2**32 - 1
+# The largest number of characters of the name and the licence of a start. JSON may need 12 bytes
+# for a character, so both together take at most 7,680 of the manifest's bytes. A name must fit into
+# a sentence on a page, and a licence may be a sentence or an address.
+MAX_START_NAME_LENGTH = 128
+MAX_LICENCE_LENGTH = 512
+# The pattern of the last date of a start. Nothing is computed from it, so every month may have 31
+# days.
+_DATE_PATTERN = re.compile("[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 # Fields that are bytes in `Manifest` and hexadecimal in its JSON.
 _BYTES_FIELDS = ("model", "catalogue", "public_key", "token_key", "next_token_key")
 
@@ -65,6 +75,14 @@ class Manifest:
     reports_behind: int
     """Number of reports that were counted in the last epoch that changed the model. 0 if no epoch
     has changed it yet."""
+    start: Provenance | None
+    """The public table that the first model was learnt from; None if it is none, or if nothing of
+    it is in the model any more."""
+
+    @property
+    def has_model(self) -> bool:
+        """Whether lists can use the item matrix, which is else only noise or zeros."""
+        return self.reports_behind > 0 or self.start is not None
 
     @property
     def ends(self) -> int:
@@ -201,7 +219,34 @@ def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
         "closes": integer("closes", 0),
         "epochs_left": integer("epochs_left", 0),
         "reports_behind": integer("reports_behind", 0),
+        "start": None if content["start"] is None else parse_provenance(content["start"]),
     }
+
+
+def parse_provenance(content: object) -> Provenance:
+    """Parse the provenance of a start, whose keys are the fields of `Provenance`.
+
+    Raises:
+        ProtocolError: A value is malformed, too long, or has a character that no page may show.
+    """
+    if not isinstance(content, dict):
+        raise ProtocolError(
+            f"start: must be null or a JSON object, not {strict.format_value(content)}"
+        )
+    strict.check_keys(content, set(Provenance.__dataclass_fields__), "start")
+    date, what = content["last_date"], "start: last_date"
+    if date is not None:
+        date = strict.parse_text(date, max_length=len("YYYY-MM-DD"), what=what)
+        if not _DATE_PATTERN.fullmatch(date):
+            raise ProtocolError(f"{what}: must be null or YYYY-MM-DD, not {date!r}")
+    return Provenance(
+        strict.parse_text(content["name"], max_length=MAX_START_NAME_LENGTH, what="start: name"),
+        strict.parse_int(
+            content["people"], min_value=1, max_value=strict.MAX_INTEGER, what="start: people"
+        ),
+        date,
+        strict.parse_text(content["licence"], max_length=MAX_LICENCE_LENGTH, what="start: licence"),
+    )
 
 
 class SignedManifest(Signed):

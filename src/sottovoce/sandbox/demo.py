@@ -14,7 +14,7 @@ import httpx
 
 from sottovoce.client import HttpProxy
 from sottovoce.client.recommending import build_wide_model
-from sottovoce.data import Interactions, synthetic_people
+from sottovoce.data import Interactions, load, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC, generate_people
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import Catalogue
@@ -24,7 +24,9 @@ from sottovoce.sandbox.setup import Sandbox
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.workers import set_up_worker
 from sottovoce.simulation.evaluation.panel import measure_on_panel, measure_popularity_on_panel
+from sottovoce.simulation.start import encode_start, learn_table_start
 from sottovoce.training import Settings, plan_training
+from sottovoce.training.start import Start
 
 # New people in each epoch. Each person reports only once.
 PEOPLE_PER_EPOCH = 5000
@@ -35,25 +37,29 @@ EPOCH_SECONDS = 20
 # bound that devices compute.
 REPORT_EPSILON = 10.0
 DUMMIES_PER_EPOCH = 5300
-# HR@10 with these settings, on seeds 1000 to 1005, with 5,000 people in an epoch: 0.27 from genres
-# only, 0.37 after one epoch, 0.41 after five and 0.48 after twenty. Popularity reaches 0.40. With
-# ten factors, HR@10 is lower by 0.01 to 0.02.
-MODEL_FACTORS = 5
 HALF_LIFE_EPOCHS = 14.0
-# The planner would choose 0.08. The larger value gives better lists to visitors who have chosen
-# only three films. After one epoch, 5 of the ten films in the list of a visitor who chose horror
-# films are horror films, instead of 3. At most 2 of the ten, instead of 3, are also in the list of
-# a visitor who chose romances, or in that of one who chose children's films. But HR@10 after twenty
-# epochs is lower by 0.03.
-USER_RIDGE = 0.3
+# Ridge of the user equations. With less, the list of a visitor who has chosen three films follows
+# the best known films of the start more than these three: with 0.3, 1 of the ten films for somebody
+# who chose horror films is a horror film, and with 2.5, 4 are. But HR@10 of the start alone is 0.50
+# instead of 0.56 (seed 0).
+USER_RIDGE = 2.5
 # Number of people in the sample from which popularity is estimated.
 SAMPLE_PEOPLE = 2000
+# The public table that the first model is learnt from, and how its licence wants it to be shown.
+START_DATA = "ml-latest-small"
+START_NAME = "MovieLens ml-latest-small, by GroupLens"
+START_LICENCE = (
+    "for research and demonstration, not for commercial use without permission; F. M. Harper and "
+    "J. A. Konstan 2015, The MovieLens Datasets, https://doi.org/10.1145/2827872"
+)
 # The only kind of tags that films keep. Preferences for years must be learnt from reports.
 FILM_TAG = "genre"
 # Text at the top of the page.
 DEMO_NOTICE = (
     "This is a demo. All other people who report are invented, and so are the people that the "
-    "model is tested on; the films are real. Your report is protected as in a real service, with "
+    "model is tested on; the films are real. The first lists come from public ratings of films "
+    "(MovieLens). The invented people have tastes like those in these ratings, so first lists suit "
+    "them better than they would elsewhere. Your report is protected as in a real service, with "
     "two exceptions: proxy and server run on one machine, so its owner could combine what the two "
     "know, and the page sends your report after a few seconds instead of at a random moment."
 )
@@ -82,6 +88,21 @@ class DemoPlan:
         return synthetic_people(SAMPLE_PEOPLE, self.films, self.seed)
 
     @cached_property
+    def catalogue(self) -> Catalogue:
+        """The films, with their genres."""
+        return Catalogue.from_items(
+            replace(item, tags={kind: tag for kind, tag in item.tags.items() if kind == FILM_TAG})
+            for item in list_catalogue_items(self.sample)
+        )
+
+    @cached_property
+    def start(self) -> Start:
+        """The public start, learnt from the real viewers of the bundled data set."""
+        return learn_table_start(
+            load(START_DATA), self.catalogue.numbers, START_NAME, START_LICENCE
+        )
+
+    @cached_property
     def training(self) -> Settings:
         """Settings of an open-ended training in which each person reports once."""
         return plan_training(
@@ -94,19 +115,16 @@ class DemoPlan:
             lifetime=1,
             epochs=1,
             half_life=HALF_LIFE_EPOCHS,
-            factors=MODEL_FACTORS,
+            start_factors=self.start.V.shape[1],
             ridge=USER_RIDGE,
         )
 
     def set_up(self, folder: Path, port: int) -> None:
         """Write the settings and files of a server and a proxy to a folder."""
-        items = (
-            replace(item, tags={kind: tag for kind, tag in item.tags.items() if kind == FILM_TAG})
-            for item in list_catalogue_items(self.sample)
-        )
         Sandbox(
-            Catalogue.from_items(items),
+            self.catalogue,
             self.training,
+            start=encode_start(self.start),
             # Epochs do not wait for a crowd, because the dummies hide even a single person. If an
             # epoch required more people, it could be discarded for lack of them, after devices were
             # charged for it.

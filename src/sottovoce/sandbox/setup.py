@@ -157,6 +157,10 @@ class Sandbox:
     """Sites whose pages may use the proxy."""
     notice: str | None = None
     """Text at the top of the page."""
+    start: bytes | None = None
+    """Bytes of the public start, if there is one."""
+    collect_reports: bool = True
+    """Whether devices are asked for reports."""
 
     def set_up(self, folder: Path) -> None:
         """Set up a server and a proxy in a folder, as `server init` and `proxy init` do.
@@ -191,6 +195,8 @@ class Sandbox:
             folder / "server",
             self.catalogue,
             self.training,
+            start=self.start,
+            collect_reports=self.collect_reports,
             epoch_seconds=self.epoch_seconds,
             min_clients=self.min_clients,
             hold=self.hold,

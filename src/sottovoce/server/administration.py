@@ -12,6 +12,7 @@ from math import ceil
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue
+from sottovoce.server.agreement import add_training
 from sottovoce.server.catalogue import Difference, merge_catalogues
 from sottovoce.server.epochs import find_max_epoch, is_in_future
 from sottovoce.server.pending import PendingConfig
@@ -96,11 +97,13 @@ def begin_training(store: ServerStore, settings: ServerSettings, *, random_start
     Args:
         store: The database.
         settings: The settings of the server.
-        random_start: Whether the first model is random. Otherwise the new training starts from the
-            last model of the previous one.
+        random_start: Whether the first model is new: that of the public start in the settings, or
+            else a random one. Otherwise the new training starts from the last model of the previous
+            one.
 
     Raises:
         SettingsError: The newest training has had no epoch yet, or the settings cannot work.
+        DataError: The start has no item of the catalogue.
     """
     with store.write() as transaction:
         pending = _lock_pending(transaction)
@@ -116,9 +119,10 @@ def begin_training(store: ServerStore, settings: ServerSettings, *, random_start
             pending.items,
             random_start=random_start,
         )
-        replace(pending, training=training).check()
-        transaction.set_training(training)
-    return training
+        # Without a new model, a start in the present model stays in it.
+        return add_training(
+            transaction, training, pending, settings.start if random_start else None
+        )
 
 
 def cancel_training(store: ServerStore) -> int:

@@ -7,22 +7,26 @@ accept under the terms that they agreed to.
 
 import logging
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
 from sqlalchemy import make_url
 
-from sottovoce.errors import ProtocolError, SettingsError, get_reason
+from sottovoce.errors import CheckpointError, ProtocolError, SettingsError, get_reason
 from sottovoce.protocol import Catalogue, Manifest, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.contact import NAME_BYTES
 from sottovoce.server.key_chain import check_may_sign
 from sottovoce.server.keys import Keys
-from sottovoce.server.pending import PendingConfig
+from sottovoce.server.pending import PendingConfig, load_start
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import Transaction
+from sottovoce.training import Settings
+from sottovoce.training.planning import START_MECHANISMS
+from sottovoce.training.start import Start
 
 log = logging.getLogger("sottovoce")
 
@@ -44,6 +48,69 @@ def read_catalogue(path: Path) -> Catalogue:
         raise SettingsError(
             f"{path}: cannot be read as a catalogue: {get_reason(error)}"
         ) from error
+
+
+def read_start(path: Path) -> tuple[bytes, Start]:
+    """Return the bytes and the content of a file of `sottovoce start`."""
+    try:
+        raw = path.read_bytes()
+        return raw, Start.decode(raw)
+    except (OSError, CheckpointError) as error:
+        raise SettingsError(f"{path}: cannot be read as a start: {get_reason(error)}") from error
+
+
+def add_training(
+    transaction: Transaction, training: Training, pending: PendingConfig, path: Path | None
+) -> Training:
+    """Store a training that begins, and the public start that its first model is made from.
+
+    Args:
+        transaction: The transaction to use.
+        training: The training.
+        pending: The configuration, whose catalogue has the items that the start is matched with.
+        path: The file of the start; None: there is none, or the previous model has it.
+
+    Returns:
+        The training, with the hash of its start.
+
+    Raises:
+        SettingsError: No device could take part, or the start does not fit.
+        DataError: The start has no item of the catalogue.
+    """
+    provenance = None
+    if path is not None:
+        raw, start = read_start(path)
+        provenance = start.provenance
+        V = start.select_matching_items(item.id for item in pending.catalogue.items)
+        _check_start(start, training.settings)
+        training = replace(training, start=sha256(raw).digest())
+        transaction.add_file(sha256(raw).digest(), "start", raw)
+        log.info(
+            "the start %s has rows for %d of %d items",
+            provenance.name,
+            V.any(axis=1).sum(),
+            pending.items,
+        )
+    replace(pending, training=training).check(provenance)
+    transaction.set_training(training)
+    return training
+
+
+def _check_start(start: Start, settings: Settings) -> None:
+    """Raise a `SettingsError` unless a training with these settings can begin with a start."""
+    if settings.mechanism not in START_MECHANISMS:
+        raise SettingsError(
+            f"training.mechanism must be {' or '.join(START_MECHANISMS)} with a start, not "
+            f"{settings.mechanism}",
+            setting="training.mechanism",
+        )
+    # In a training of names, the first column has the shares.
+    factors = start.V.shape[1] + settings.asks_for_names
+    if settings.factors != factors:
+        raise SettingsError(
+            f"training.factors must be {factors}, which the start needs, not {settings.factors}",
+            setting="training.factors",
+        )
 
 
 def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> None:
@@ -107,8 +174,7 @@ def _set_first_training(transaction: Transaction, settings: ServerSettings) -> N
     training = Training.create(
         1, settings.training, settings.terms, len(catalogue.items), random_start=True
     )
-    PendingConfig(training, catalogue, 1).check()
-    transaction.set_training(training)
+    add_training(transaction, training, PendingConfig(training, catalogue, 1), settings.start)
 
 
 def _update_training(
@@ -142,12 +208,16 @@ def _update_unseen_training(
             f"{training.number} was begun with others: copy the new file to all workers, or take "
             "the training back (`sottovoce server training begin --cancel`)"
         )
+    start = load_start(transaction, training)
+    if start is not None:
+        _check_start(start, settings.training)
     updated = Training.create(
         training.number,
         settings.training,
         settings.terms,
         training.items,
         random_start=training.random_start,
+        start=training.start,
     )
     # If only the new random id differs, the training keeps its id, which others may already know.
     terms = replace(updated.terms, training=training.terms.training)

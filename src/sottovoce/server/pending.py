@@ -7,6 +7,7 @@ from sottovoce.errors import ProtocolError, SettingsError, StoreError
 from sottovoce.protocol import Catalogue, Manifest
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import Transaction
+from sottovoce.training.start import Provenance, Start
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,25 @@ class PendingConfig:
         """The number of items that the catalogue may still get; negative if it has too many."""
         return self.training.terms.max_items - self.items
 
-    def check(self) -> None:
-        """Raise a `SettingsError` if no valid manifest can have this configuration."""
+    def check(self, start: Provenance | None = None) -> None:
+        """Raise a `SettingsError` if no valid manifest can have this configuration.
+
+        Args:
+            start: Provenance of the public start of a training that begins.
+        """
         # Any keys will do here: only the sizes and bounds of the manifest are checked.
         tokens = (bytes(32), None) if self.training.terms.accounts else (None, None)
         try:
             manifest = self.make_manifest(
-                NO_PROGRESS, 1, bytes(32), 1.0, bytes(32), tokens, opens=0, closes=1
+                NO_PROGRESS,
+                1,
+                bytes(32),
+                1.0,
+                bytes(32),
+                tokens,
+                start,
+                opens=0,
+                closes=1,
             )
             # Devices decode the manifest, and decoding checks all bounds.
             Manifest.decode(manifest.encode())
@@ -72,6 +85,7 @@ class PendingConfig:
         ridge: float,
         public_key: bytes | None,
         tokens: tuple[bytes | None, bytes | None],
+        start: Provenance | None,
         *,
         opens: int,
         closes: int,
@@ -85,6 +99,7 @@ class PendingConfig:
             ridge: Regularization of the user equations.
             public_key: Key with which devices seal reports; None to ask for no reports.
             tokens: Public keys of the tokens of this epoch and of the next one, if any.
+            start: Provenance of the public start that is in the model, if one is.
             opens: Unix seconds from which on devices may report.
             closes: Unix seconds until which the epoch stays open in any case.
         """
@@ -103,7 +118,14 @@ class PendingConfig:
             closes=closes,
             epochs_left=self.training.count_epochs_left(progress.epochs),
             reports_behind=progress.reports,
+            start=start,
         )
+
+
+def load_start(transaction: Transaction, training: Training) -> Start | None:
+    """Read the public start of a training from the database; None if it has none."""
+    content = training.start and transaction.find_file(training.start, "start")
+    return Start.decode(content) if content else None
 
 
 def load_catalogue(transaction: Transaction, sha256: bytes) -> Catalogue:

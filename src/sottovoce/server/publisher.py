@@ -7,7 +7,7 @@ training, key) take effect with the next manifest.
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Self
 
@@ -30,7 +30,13 @@ from sottovoce.protocol import (
 from sottovoce.protocol.contact import DAY_SECONDS
 from sottovoce.server.key_chain import check_may_sign
 from sottovoce.server.keys import Keys
-from sottovoce.server.pending import NO_PROGRESS, PendingConfig, TrainingProgress, load_catalogue
+from sottovoce.server.pending import (
+    NO_PROGRESS,
+    PendingConfig,
+    TrainingProgress,
+    load_catalogue,
+    load_start,
+)
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Service, Transaction
@@ -40,8 +46,11 @@ from sottovoce.training import (
     compute_next_items,
     inherit_items,
     make_first_items,
+    make_items_from_start,
 )
 from sottovoce.training.counts import cap_counts
+from sottovoce.training.items import fit_factors, set_start_length
+from sottovoce.training.start import Provenance, Start
 
 log = logging.getLogger("sottovoce")
 
@@ -54,12 +63,27 @@ class LearntModel:
     """The item matrix."""
     names: NameCounts | None
     """Counts of each item, if the reports of the training name items; None in other trainings."""
+    start: Provenance | None = None
+    """Provenance of the public start that the model began with, if there was one."""
 
     @classmethod
-    def make_first(cls, settings: Settings, n_items: int) -> Self:
-        """Return the model before the first epoch of a training."""
-        names = NameCounts.make_empty(n_items) if settings.asks_for_names else None
-        return cls(make_first_items(settings, n_items), names)
+    def make_first(cls, settings: Settings, items: Sequence[Item], start: Start | None) -> Self:
+        """Return the model before the first epoch of a training.
+
+        Args:
+            settings: The training's settings.
+            items: The items of the catalogue.
+            start: The public start of the training, if it has one.
+        """
+        if start is not None:
+            V = start.select_items(item.id for item in items)
+            if V.any():
+                names = NameCounts.from_items(V) if settings.asks_for_names else None
+                return cls(make_items_from_start(settings, V), names, start.provenance)
+            # The catalogue has changed since the training was begun.
+            log.warning("the start has no item of the catalogue: the first model is random")
+        names = NameCounts.make_empty(len(items)) if settings.asks_for_names else None
+        return cls(make_first_items(settings, len(items)), names)
 
     @classmethod
     def load(cls, transaction: Transaction, manifest: Manifest) -> Self:
@@ -69,24 +93,36 @@ class LearntModel:
         names = None
         if manifest.terms.asks_for_names:
             names = NameCounts(transaction.get_name_counts(manifest.epoch))
-        return cls(V, names)
+        return cls(V, names, manifest.start)
 
     def move(self, before: Sequence[Item], after: Sequence[Item]) -> Self:
         """Return the model for another catalogue: each row stays with its item."""
         names = self.names
         if names is not None:
             names = NameCounts(move_rows(names.table.T, before, after).T)
-        return type(self)(move_rows(self.V, before, after), names)
+        return replace(self, V=move_rows(self.V, before, after), names=names)
 
     def inherit(self, settings: Settings) -> Self:
-        """Return the model with which the next training continues."""
-        if not settings.asks_for_names:
-            return type(self)(inherit_items(self.V, settings), None)
+        """Return the model with which the next training continues; a public start stays in it."""
+        if settings.asks_for_names:
+            return self._inherit_names(settings)
+        if self.names is not None and self.start is not None and self.V.shape[1] > 1:
+            # The shares would be as strong as the start, and know no tastes.
+            V = make_items_from_start(settings, fit_factors(self.V[:, 1:], settings.factors))
+        else:
+            V = inherit_items(self.V, settings)
+        return replace(self, V=V, names=None)
+
+    def _inherit_names(self, settings: Settings) -> Self:
+        """Return the model with which a training of names continues."""
         names = self.names
         if names is None:
             names = NameCounts.from_items(self.V)
-        no_factors = np.zeros((len(self.V), settings.factors), np.float32)
-        return type(self)(names.update_items(no_factors), names)
+        V = np.zeros((len(self.V), settings.factors), np.float32)
+        if self.start is not None:
+            factors = set_start_length(self.V) if self.names is None else self.V[:, 1:]
+            V[:, 1:] = fit_factors(factors, settings.factors - 1)
+        return replace(self, V=names.update_items(V), names=names)
 
 
 @dataclass(frozen=True)
@@ -99,7 +135,7 @@ class Publisher:
     def publish_first(self, transaction: Transaction, now: float) -> None:
         """Publish the first epoch of a new database."""
         pending = PendingConfig.read(transaction)
-        model = LearntModel.make_first(pending.training.settings, pending.items)
+        model = _make_first_model(transaction, pending)
         self._publish(transaction, pending, model, NO_PROGRESS, now, None)
 
     def apply_epoch(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
@@ -158,7 +194,7 @@ class Publisher:
         """Return the model after an epoch with reports."""
         if model.names is not None:
             names = model.names.add_epoch(mechanism, sums, reports, training.settings.fade)
-            return LearntModel(names.update_items(model.V), names)
+            return replace(model, V=names.update_items(model.V), names=names)
         V = compute_next_items(
             model.V,
             sums,
@@ -167,8 +203,9 @@ class Publisher:
             training.settings,
             mechanism,
             row_limit=self.settings.row_limit,
+            has_start=model.start is not None,
         )
-        return LearntModel(V, None)
+        return replace(model, V=V)
 
     def end_without_key(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """End an epoch whose reports nobody can open any more; counted reports are applied.
@@ -192,7 +229,7 @@ class Publisher:
         # proxies have seen later epochs.
         if transaction.get_service().next_epoch > last.epoch + 1:
             return True
-        if not training.has_epochs_left(last.epochs_done):
+        if not self.settings.collect_reports or not training.has_epochs_left(last.epochs_done):
             return False
         if not training.terms.accounts:
             return True
@@ -255,7 +292,7 @@ class Publisher:
             model = model.move(last_items, pending.catalogue.items)
         if pending.training.number != last.training:
             if pending.training.random_start:
-                model, progress = LearntModel.make_first(settings, pending.items), NO_PROGRESS
+                model, progress = _make_first_model(transaction, pending), NO_PROGRESS
             else:
                 # Keep the number of reports behind the model: devices use it to decide whether
                 # the model is young.
@@ -263,7 +300,7 @@ class Publisher:
         # A matrix of zeros means that no earlier item is left. Training cannot start from it,
         # because every user vector would be zero, so no direction would stand out in a gradient.
         if not model.V.any():
-            model = LearntModel.make_first(settings, pending.items)
+            model = _make_first_model(transaction, pending)
         self._publish(transaction, pending, model, progress, now, self.open_manifest(last))
         # The new epoch, last.epoch + 1, is one of the `keep_epochs` that stay.
         transaction.delete_before(last.epoch + 2 - self.settings.keep_epochs)
@@ -279,8 +316,8 @@ class Publisher:
     ) -> None:
         """Publish the next manifest.
 
-        The manifest has no public key, and so asks for no reports, if the training is over or if
-        nobody has a token yet.
+        The manifest has no public key, and so asks for no reports, if the training is over, if
+        nobody has a token yet, or if the settings say so.
 
         Args:
             transaction: The transaction to use.
@@ -292,14 +329,14 @@ class Publisher:
         """
         training, number = pending.training, self._lock_service(transaction).next_epoch
         token_key, next_token_key, has_tokens = None, None, True
-        if training.terms.accounts:
+        if training.terms.accounts and self.settings.collect_reports:
             # The last manifest names the token key of the next number. If that number is skipped,
             # the new epoch has no token key.
             if last is not None and last.epoch + 1 == number:
                 token_key = last.next_token_key
             next_token_key = self._find_new_token_key(transaction, last)
             has_tokens = token_key is not None
-        goes_on = training.has_epochs_left(progress.epochs)
+        goes_on = self.settings.collect_reports and training.has_epochs_left(progress.epochs)
         private_key = generate_epoch_key() if goes_on and has_tokens else None
         content = encode_items(learnt.V)
         model = sha256(content).digest()
@@ -310,6 +347,7 @@ class Publisher:
             training.settings.compute_user_ridge(learnt.V),
             None if private_key is None else derive_public_key(private_key),
             (token_key, next_token_key),
+            learnt.start,
             opens=int(now),
             # Counted from now, so that devices get a whole epoch even after the server was down.
             closes=int(now) + self.settings.epoch_seconds,
@@ -350,6 +388,12 @@ class Publisher:
         service = transaction.get_service(lock=True)
         check_may_sign(self.keys, service)
         return service
+
+
+def _make_first_model(transaction: Transaction, pending: PendingConfig) -> LearntModel:
+    """Return the model before the first epoch of the pending training."""
+    start = load_start(transaction, pending.training)
+    return LearntModel.make_first(pending.training.settings, pending.catalogue.items, start)
 
 
 def sum_crowds(

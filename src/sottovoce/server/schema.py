@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sottovoce.errors import StoreError
 
 # Version of these tables. It is stored in every database, and changes with every change of a table.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Number of the PostgreSQL advisory lock that is held while tables and first rows are created.
 ADVISORY_LOCK = 0x736F74746F
 
@@ -69,7 +69,13 @@ service = _make_table(
 # Columns are those of `sottovoce.server.training.Training.to_row`. The training with the largest
 # number is that of the next epoch.
 trainings = _make_table(
-    "trainings", {"number": Integer}, settings=Text, terms=Text, items=Integer, random_start=Integer
+    "trainings",
+    {"number": Integer},
+    settings=Text,
+    terms=Text,
+    items=Integer,
+    random_start=Integer,
+    start=LargeBinary,
 )
 
 # One row for each version. The newest is used for lists at once, and for reports from the next
@@ -147,6 +153,7 @@ contacts = _make_table(
 )
 
 # Models and catalogues by hash: those of the newest epochs (`keep_epochs`) and of the next epoch.
+# And the public start of the newest training, as `sottovoce start` wrote it.
 files = _make_table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 
 

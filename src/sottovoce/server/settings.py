@@ -45,6 +45,7 @@ class ServerSettings:
     catalogue: Path
     proxies: dict[str, ProxyAccess]
     database: str = "sqlite:///server.sqlite"
+    start: Path | None = None
     training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT_PRESET))
     epoch_seconds: int = setting(
         86_400,
@@ -69,6 +70,11 @@ class ServerSettings:
         100, "number of the latest epochs whose models and sums are kept", min_value=1
     )
     terms: Participation = field(default_factory=Participation)
+    collect_reports: bool = setting(
+        default=True,
+        help="whether to ask devices for reports; if not, nobody spends anything, and lists come "
+        "from the model as it is, such as a public start",
+    )
     max_chunks: int = setting(
         100_000, "maximum number of chunks that one proxy may send for one epoch", min_value=1
     )

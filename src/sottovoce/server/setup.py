@@ -34,6 +34,7 @@ DEFAULT_WATCH_PORT = 8091
 SETTINGS_FILE = "server.toml"
 KEYS_FILE = "keys.json"
 CATALOGUE_FILE = "catalogue.json"
+START_FILE = "start.safetensors"
 
 
 def list_catalogue_items(data: Any) -> list[Item]:
@@ -48,6 +49,7 @@ def make_server(
     catalogue: Catalogue,
     training: Settings,
     proxies: Iterable[str] = ("proxy",),
+    start: bytes | None = None,
     **service: Any,
 ) -> Keys:
     """Create the folder of a new server, or change nothing if anything fails.
@@ -57,6 +59,7 @@ def make_server(
         catalogue: The first catalogue.
         training: Settings of the first training.
         proxies: Names of the proxies. Each gets a file with its secret.
+        start: Bytes of the public start that the first training begins with, if it has one.
         **service: Other arguments of `render_settings_file`.
 
     Returns:
@@ -68,8 +71,11 @@ def make_server(
         name: hashlib.sha256(secret.encode()).hexdigest()
         for name, secret in secret_by_proxy.items()
     }
-    text = render_settings_file(proxies=digests, training=training, **service)
+    text = render_settings_file(
+        proxies=digests, training=training, has_start=start is not None, **service
+    )
     contents = {SETTINGS_FILE: text.encode(), CATALOGUE_FILE: catalogue.raw}
+    contents |= {} if start is None else {START_FILE: start}
     contents |= {
         f"{name}.secret": f"{secret}\n".encode() for name, secret in secret_by_proxy.items()
     }
@@ -105,6 +111,8 @@ def render_settings_file(
     training: Settings,
     database: str = ServerSettings.database,
     epoch_seconds: int = ServerSettings.epoch_seconds,
+    collect_reports: bool = True,
+    has_start: bool = False,
     min_clients: int = Participation.min_clients,
     hold: int = Participation.hold,
     accounts: bool = False,
@@ -121,6 +129,8 @@ def render_settings_file(
         training: Settings of the training.
         database: URL of the database.
         epoch_seconds: Shortest length of an epoch.
+        collect_reports: Whether devices are asked for reports.
+        has_start: Whether the first training begins with the file of a public start.
         min_clients: Smallest crowd.
         hold: Seconds for which an epoch waits for its crowd after its shortest length.
         accounts: Whether devices need accounts.
@@ -147,7 +157,10 @@ def render_settings_file(
         database=json.dumps(database),
         keys=json.dumps(KEYS_FILE),
         catalogue=json.dumps(CATALOGUE_FILE),
-        service=render_settings(ServerSettings, epoch_seconds=epoch_seconds),
+        start=f"{'' if has_start else '# '}start = {json.dumps(START_FILE)}",
+        service=render_settings(
+            ServerSettings, epoch_seconds=epoch_seconds, collect_reports=collect_reports
+        ),
         host=json.dumps(host),
         port=port,
         watch_port=watch_port,

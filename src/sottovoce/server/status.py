@@ -14,7 +14,7 @@ from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.server.agreement import check_settings
 from sottovoce.server.key_chain import check_newest
 from sottovoce.server.keys import Keys
-from sottovoce.server.pending import PendingConfig
+from sottovoce.server.pending import PendingConfig, load_start
 from sottovoce.server.problems import (
     DROP_REASONS,
     PROXY_GRACE_SECONDS,
@@ -31,6 +31,7 @@ from sottovoce.server.waiting import EpochWait, get_epoch_wait
 from sottovoce.service.tls import describe_expiring
 from sottovoce.service.watch import ProcessState
 from sottovoce.storage.files import describe_full_disk
+from sottovoce.training.start import Provenance
 
 # A delay of the workers is a problem only if it is longer than this number of ticks, and longer
 # than this time, because a busy machine may be slow.
@@ -125,6 +126,8 @@ class ServerStatus:
     """The last applied epochs that asked for reports, newest first."""
     is_listed: bool = False
     """Whether a worker has signed the newest catalogue for lists."""
+    start: Provenance | None = None
+    """Provenance of the public start that is in the model, or that the first model will have."""
     settings_problem: str | None = None
     """The reason why no worker can start with the present settings file; None if one can."""
     expiring_certificates: str | None = None
@@ -151,17 +154,20 @@ class ServerStatus:
             keys = KeysFile.read(settings.keys, service, transaction, latest)
             status = cls(now, pending, key, keys, settings.heartbeat, running, disk)
             if latest is None:
-                return status
+                public = load_start(transaction, pending.training)
+                return replace(status, start=None if public is None else public.provenance)
             contacts, shelf = transaction.get_contacts(), transaction.find_shelf()
             last_epochs = [
                 epoch
                 for epoch in reversed(transaction.list_epochs())
                 if epoch.state == APPLIED and epoch.closed_at is not None
             ]
+            manifest = SignedManifest.open(latest.manifest, key).manifest
             return replace(
                 status,
                 epoch=latest,
-                manifest=SignedManifest.open(latest.manifest, key).manifest,
+                manifest=manifest,
+                start=manifest.start,
                 training=transaction.find_training(latest.training),
                 waiting=get_epoch_wait(transaction, latest, settings, now),
                 last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
@@ -235,6 +241,7 @@ class ServerStatus:
                 "max_items": self.pending.training.terms.max_items,
                 "learns": self.pending.training.kind,
             },
+            "start": None if self.start is None else asdict(self.start),
             "epoch": None,
             "last_epochs": [_get_totals(epoch) for epoch in self.last_epochs],
         }

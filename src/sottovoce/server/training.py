@@ -24,7 +24,10 @@ class Training:
     """Number of items when the training began. Options that were chosen for this number stay when
     the catalogue grows, because owners have agreed to them."""
     random_start: bool
-    """Whether the first model is random. Otherwise it comes from the previous training."""
+    """Whether the first model is new: random, or that of a public start. Otherwise it comes from
+    the previous training."""
+    start: bytes | None = None
+    """SHA-256 of the file of the public start; None if there is none."""
 
     @property
     def kind(self) -> Literal["names", "taste"]:
@@ -40,12 +43,13 @@ class Training:
         items: int,
         *,
         random_start: bool,
+        start: bytes | None = None,
     ) -> Self:
         """Return a training with a new id."""
         # The id is random, so that no device takes the training of another service for this one.
         training_id = os.urandom(TRAINING_ID_BYTES)
         terms = Terms.from_settings(training_id, settings, participation, items)
-        return cls(number, settings, terms, items, random_start)
+        return cls(number, settings, terms, items, random_start, start)
 
     def update(self, settings: Settings, participation: Participation) -> Self:
         """Return the training with other settings and the same id."""
@@ -88,12 +92,19 @@ class Training:
             "terms": json.dumps(self.terms.as_dict(), sort_keys=True),
             "items": self.items,
             "random_start": int(self.random_start),
+            "start": self.start or b"",
         }
 
     @classmethod
     def from_row(
-        cls, number: int, settings: str, terms: str, items: int, random_start: int
+        cls, number: int, settings: str, terms: str, items: int, random_start: int, start: bytes
     ) -> Self:
         """Return the training of a row."""
-        parsed = Settings.from_dict(json.loads(settings))
-        return cls(number, parsed, Terms.from_json(json.loads(terms)), items, bool(random_start))
+        return cls(
+            number,
+            Settings.from_dict(json.loads(settings)),
+            Terms.from_json(json.loads(terms)),
+            items,
+            bool(random_start),
+            start or None,
+        )

@@ -31,7 +31,7 @@ from sottovoce.server.schema import (
 from sottovoce.server.training import Training
 from sottovoce.training.names import TABLE_ROWS
 
-FileKind = Literal["model", "catalogue"]
+FileKind = Literal["model", "catalogue", "start"]
 State = Literal["open", "closed", "applied"]
 OPEN: State = "open"
 CLOSED: State = "closed"
@@ -351,10 +351,13 @@ class Transaction:
             self._connection.execute(table.delete().where(table.c.epoch < epoch))
         later = epochs.c.epoch >= epoch
         needed = union(select(epochs.c.model).where(later), select(epochs.c.catalogue).where(later))
-        # The next epoch needs the newest catalogue.
-        newest = self.find_catalogue()
-        catalogue = b"" if newest is None else newest.sha256
-        unused = files.c.sha256.not_in(needed) & (files.c.sha256 != catalogue)
+        # The next epoch needs the newest catalogue, and may need the start of its training.
+        newest, training = self.find_catalogue(), self.find_training()
+        others = [
+            b"" if newest is None else newest.sha256,
+            (training and training.start) or b"",
+        ]
+        unused = files.c.sha256.not_in(needed) & files.c.sha256.not_in(others)
         self._connection.execute(files.delete().where(unused))
 
     # Counts, chunks and commits of an epoch.

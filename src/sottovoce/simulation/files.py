@@ -20,12 +20,10 @@ from sottovoce.errors import CheckpointError
 from sottovoce.settings import Setting
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
+from sottovoce.training.start import HEADER_NAME, ITEM_MATRIX_NAME
 
 # Written into the header; a file of another format is refused.
 MODEL_FORMAT = "sottovoce-model-2"
-# The name of the tensor in the file, and the name of the JSON in its header.
-ITEM_MATRIX_NAME = "item_matrix"
-HEADER_NAME = "sottovoce"
 _EPOCHS_DONE = Setting("epochs_done", int, min_value=0)
 
 
@@ -45,6 +43,11 @@ class ModelFile:
 
 def write_model(path: Path, model: ModelFile) -> None:
     """Write a model file in one step."""
+    write_atomically(path, encode_model(model))
+
+
+def encode_model(model: ModelFile) -> bytes:
+    """Return the bytes of a model file."""
     about = {
         "settings": model.settings.as_dict(),
         "epochs_done": model.epochs_done,
@@ -52,7 +55,7 @@ def write_model(path: Path, model: ModelFile) -> None:
     }
     header = {"format": MODEL_FORMAT, HEADER_NAME: json.dumps(about)}
     arrays = {**model.arrays, ITEM_MATRIX_NAME: np.ascontiguousarray(model.V)}
-    write_atomically(path, save(arrays, metadata=header))
+    return save(arrays, metadata=header)
 
 
 def read_model(path: Path) -> ModelFile:

@@ -237,7 +237,13 @@ def make_names_outlook(
     """
 
     def make_plan(people: int) -> Settings:
-        return plan_open_ended(people, public_numbers.items, budget=budget, mechanism=Named.name)
+        return plan_open_ended(
+            people,
+            public_numbers.items,
+            budget=budget,
+            mechanism=Named.name,
+            start_factors=public_numbers.start_factors,
+        )
 
     # How many reports one person makes does not depend on the number of people.
     first = make_plan(public_numbers.people)
@@ -298,6 +304,8 @@ def make_shop_outlook(
             "smaller central budget, or a local budget too"
         )
     affordable = _limit_people(public_numbers, settings, max_seconds)
+    # Nobody knows what the start says about an invented shop, so it is tried without one.
+    affordable = replace(affordable, start_factors=0)
     tried = settings if affordable == public_numbers else _plan(affordable, budget, seed)
     shops = []
     for number, (tastes, focus) in enumerate(SHOP_KINDS):
@@ -316,6 +324,7 @@ def _plan(public_numbers: PublicNumbers, budget: Budget, seed: int) -> Settings:
         budget=budget,
         seed=seed,
         mechanism=Loudest.name,
+        start_factors=public_numbers.start_factors,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,89 +13,72 @@ from numpy.typing import NDArray
 
 from sottovoce.core import Histories
 from sottovoce.data import Interactions
-from sottovoce.data.interactions import to_id_array
 from sottovoce.data.split import select_entries
-from sottovoce.errors import CheckpointError, DataError
-from sottovoce.simulation.files import ModelFile, read_model, write_model
+from sottovoce.errors import CheckpointError, get_reason
+from sottovoce.simulation.files import ModelFile, encode_model
 from sottovoce.simulation.inputs import Labels, parse_rows
 from sottovoce.training import Settings
-from sottovoce.training.start import START_ALPHA, learn_start
+from sottovoce.training.start import (
+    IDS_NAME,
+    PROVENANCE_NAME,
+    START_ALPHA,
+    Provenance,
+    Start,
+    learn_start,
+)
 
 Float32 = NDArray[np.float32]
 
-# Name of the provenance in the header of the file of a start.
-PROVENANCE_NAME = "start"
+# Suffix of the files that `sottovoce start` writes.
+START_SUFFIX = ".safetensors"
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Where a start comes from, as every device shows it."""
+def learn_table_start(
+    table: Interactions,
+    catalogue: Mapping[str, int],
+    name: str,
+    licence: str,
+    factors: int | None = None,
+) -> Start:
+    """Learn a start for a catalogue from a public table, whose items are matched by their ids.
 
-    name: str
-    """Name of the public table."""
-    people: int
-    """Number of people in the table who touched an item of the catalogue."""
-    last_date: str | None
-    """Date of the latest interaction (ISO 8601); None if the table has no times."""
-    licence: str
-    """Licence of the table, or another reason why it may be used."""
+    Args:
+        table: The public table.
+        catalogue: The row of each item of the catalogue, by id.
+        name: Name of the table, as devices show it.
+        licence: Licence of the table, or another reason why it may be used.
+        factors: Number of factors; None: the usual one for this number of people.
+
+    Raises:
+        DataError: The table has no item of the catalogue.
+    """
+    matched = table.match_items(catalogue)
+    histories = drop_empty(matched.histories)
+    last_date = None
+    if matched.timestamps is not None:
+        moment = datetime.fromtimestamp(int(matched.timestamps.max()), UTC)
+        last_date = moment.date().isoformat()
+    provenance = Provenance(name, histories.n_users, last_date, licence)
+    return Start(learn_start(histories, factors), tuple(catalogue), provenance)
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """An item matrix learnt from a public table, with the ids of its rows."""
+def encode_start(start: Start) -> bytes:
+    """Encode a start as a model file, which `FederatedMF.load` can read, too."""
+    settings = Settings(factors=start.V.shape[1], alpha=START_ALPHA)
+    extra = {PROVENANCE_NAME: asdict(start.provenance), IDS_NAME: start.item_ids}
+    return encode_model(ModelFile(start.V, settings, 0, extra))
 
-    V: Float32
-    item_ids: NDArray[Any]
-    provenance: Provenance
 
-    def save(self, path: Path) -> None:
-        """Write the start as a model file, which `FederatedMF.load` can read, too."""
-        settings = Settings(factors=self.V.shape[1], alpha=START_ALPHA)
-        extra = {
-            PROVENANCE_NAME: asdict(self.provenance),
-            "item_ids": [str(item) for item in self.item_ids.tolist()],
-        }
-        write_model(path, ModelFile(self.V, settings, 0, extra))
+def read_start(path: Path) -> Start:
+    """Read a start that `sottovoce start` has written.
 
-    @classmethod
-    def load(cls, path: Path) -> Start:
-        """Read a start.
-
-        Raises:
-            CheckpointError: The file is not a start that `save` wrote.
-        """
-        saved = read_model(path)
-        try:
-            provenance = Provenance(**saved.extra[PROVENANCE_NAME])
-            ids = to_id_array(saved.extra["item_ids"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{path}: it is not a start: `sottovoce start` writes one ({error})"
-            ) from error
-        if len(ids) != len(saved.V):
-            raise CheckpointError(
-                f"{path}: it has {len(ids)} ids for {len(saved.V)} items: learn it again, with "
-                "`sottovoce start`"
-            )
-        return cls(saved.V, ids, provenance)
-
-    def select_items(self, item_ids: NDArray[Any]) -> Float32:
-        """Return the rows of these items; an item that the start does not have gets zeros.
-
-        Raises:
-            DataError: The start has none of the items.
-        """
-        # Ids in a file are text, even if the ids of a data set are integers.
-        rows = {str(item): row for row, item in enumerate(self.item_ids.tolist())}
-        numbers = np.array([rows.get(str(item), -1) for item in item_ids.tolist()], np.int64)
-        is_known = numbers >= 0
-        if not self.V[numbers[is_known]].any():
-            raise DataError(
-                f"the start {self.provenance.name} has none of the {len(item_ids):,} items: "
-                "its ids must be those of the catalogue"
-            )
-        return np.where(is_known[:, None], self.V[numbers], np.float32(0))
+    Raises:
+        CheckpointError: The file cannot be read, or is not a start.
+    """
+    try:
+        return Start.decode(path.read_bytes())
+    except (OSError, CheckpointError) as error:
+        raise CheckpointError(f"{path}: {get_reason(error)}") from error
 
 
 def make_start(raw: Any, items: Labels, before: int | None = None) -> Float32:
@@ -106,7 +91,7 @@ def make_start(raw: Any, items: Labels, before: int | None = None) -> Float32:
         before: Only interactions before this time are used, if the table has times.
     """
     if isinstance(raw, str | Path):
-        return Start.load(Path(raw)).select_items(items.ids)
+        return read_start(Path(raw)).select_matching_items(items.ids.tolist())
     if isinstance(raw, Interactions) and before is not None:
         raw = select_before(raw, before)
     histories, *_ = parse_rows(raw, items, "start")

@@ -13,6 +13,7 @@ from sottovoce.training.planning import (
     list_presets,
     plan_open_ended,
     plan_training,
+    plan_without_reports,
 )
 from sottovoce.training.settings import (
     DEFAULT_PRESET,
@@ -38,4 +39,5 @@ __all__ = [
     "make_items_from_start",
     "plan_open_ended",
     "plan_training",
+    "plan_without_reports",
 ]

@@ -84,12 +84,24 @@ def inherit_items(V: NDArray[np.float32], settings: Settings) -> NDArray[np.floa
         V: The last item matrix of the other training.
         settings: Settings of the new training.
     """
-    U, sizes, _ = np.linalg.svd(V.astype(np.float64), full_matrices=False)
-    n_inherited = min(settings.factors, len(sizes))
+    n_inherited = min(settings.factors, *V.shape)
     first = make_first_items(settings, len(V))
-    first[:, :n_inherited] = (U * sizes)[:, :n_inherited]
+    first[:, :n_inherited] = fit_factors(V, n_inherited)
     first[~V.any(axis=1)] = 0  # a row of zeros marks an item that nobody has reported on yet
     return _prepare_release(first, settings, 0)
+
+
+def fit_factors(V: NDArray[np.float32], factors: int) -> NDArray[np.float32]:
+    """Return the best approximation of V with this number of columns; zeros fill more columns.
+
+    Rows of zeros stay as they are.
+    """
+    U, sizes, _ = np.linalg.svd(V.astype(np.float64), full_matrices=False)
+    n_kept = min(factors, len(sizes))
+    fitted = np.zeros((len(V), factors), np.float32)
+    fitted[:, :n_kept] = (U * sizes)[:, :n_kept]
+    fitted[~V.any(axis=1)] = 0
+    return flush_small_entries(fitted)
 
 
 def compute_next_items(

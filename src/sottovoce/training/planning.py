@@ -22,7 +22,7 @@ from sottovoce.core.bounds import (
 )
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.core.loudest import estimate_history_length
-from sottovoce.errors import SettingsError
+from sottovoce.errors import NothingToLearnError, SettingsError
 from sottovoce.privacy import COIN_RHO
 from sottovoce.privacy.events import MAX_COUNT
 from sottovoce.privacy.statement import format_epsilon
@@ -247,6 +247,20 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
     return plan_training(people, items, **{**options, "half_life": half_life})
 
 
+def plan_without_reports(items: int, start_factors: int) -> Settings:
+    """Plan a training that asks nobody for reports: lists come from its public start.
+
+    Devices need terms in any case. These allow one report of the smallest epsilon.
+
+    Args:
+        items: Number of items in the catalogue.
+        start_factors: Number of factors of the start.
+    """
+    return plan_training(
+        1, items, start_factors=start_factors, epsilon=MIN_EPSILON, reports=1, epochs=1
+    )
+
+
 def is_for_names(budget: Budget | None) -> bool:
     """Return whether a training without an end learns names with this budget."""
     # In replays by date, a budget of 10 for names makes better lists than a budget of 2,000 for a
@@ -358,14 +372,16 @@ def _is_signal_too_weak(
 ) -> bool:
     """Return whether `reports` reports of each person can teach nothing but popularity."""
     assert budget.local is not None
-    if not fixed.keys().isdisjoint(TASTE_SETTINGS):
+    # With a start, the mechanism alone says only that tastes are wanted, and not at any price.
+    chosen = fixed.keys() - ({"mechanism"} if public.start_factors else set())
+    if not chosen.isdisjoint(TASTE_SETTINGS):
         return False
     gain = _compute_gain(settings.mechanism, budget.local / reports, public.items)
     if public.start_factors:
         # The start knows popularity already, and its steps shrink with their noise.
         if _compute_signal(public, reports, gain) >= MIN_SIGNAL_FOR_FACTORS:
             return False
-        raise SettingsError(
+        raise NothingToLearnError(
             f"reports of {public.people:,} people with a budget of {budget.local:g} would teach "
             "nothing that the start does not know, so no budget should be spent: use the start "
             "alone, or name a larger budget"

@@ -84,7 +84,6 @@ export function findRows(
 }
 
 function parseItem(entry: unknown): Item {
-  if (!strict.isObject(entry)) throw new ProtocolError("catalogue: an item must be a JSON object");
   strict.checkKeys(entry, ["id", "title", "tags"], "catalogue: item");
   const tags = entry.tags;
   if (!strict.isObject(tags))

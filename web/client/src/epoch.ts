@@ -84,6 +84,23 @@ export interface Manifest {
   readonly epochsLeft: number;
   /** Reports counted in the last epoch that changed the model; 0 before the first. */
   readonly reportsBehind: number;
+  /** The public table that the first model was learnt from; null if it was not. */
+  readonly start: Provenance | null;
+}
+
+/** Where a public start comes from. No text has control characters. */
+export interface Provenance {
+  readonly name: string;
+  /** Number of people in the table who touched an item of the catalogue. */
+  readonly people: number;
+  /** Date of the latest interaction (YYYY-MM-DD), or null. */
+  readonly lastDate: string | null;
+  readonly licence: string;
+}
+
+/** Check whether lists can use the item matrix, which is else only noise or zeros. */
+export function hasModel({ reportsBehind, start }: Pick<Manifest, "reportsBehind" | "start">) {
+  return reportsBehind > 0 || start !== null;
 }
 
 /** A manifest whose signature was checked. */

@@ -93,7 +93,7 @@ export class History {
    */
   async recommend(n: number, tagsOnly = false): Promise<Recommendation[]> {
     const current = await this.#requireRelease();
-    const release = tagsOnly ? { ...current, wide: current.wideWithoutReports } : current;
+    const release = tagsOnly ? { ...current, wide: current.tagsOnly } : current;
     return recommend(release, await this.#store.readHistory(), checkCount(n));
   }
 

@@ -4,7 +4,7 @@ export type { Outcome } from "./agreement.js";
 export type { Item } from "./catalogue.js";
 export { Client, type ClientOptions, type News } from "./client.js";
 export type { BatchState } from "./database.js";
-export type { Manifest, Terms } from "./epoch.js";
+export { hasModel, type Manifest, type Provenance, type Terms } from "./epoch.js";
 export {
   ClosedError,
   LedgerError,
@@ -52,6 +52,7 @@ export type { Plan } from "./timing.js";
 export {
   buildWideModel,
   computeScore,
+  dropFactors,
   solveWideVector,
   type UserSolution,
   type WideModel,

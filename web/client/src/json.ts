@@ -12,9 +12,8 @@ const HEX_PATTERN = /^(?:[0-9a-f]{2})*$/;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
-const LONE_SURROGATE = /\p{Surrogate}/u;
-/** Control characters, including line separators and bidirectional controls. */
-const CONTROL_CHARACTERS = /[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu;
+/** Control characters, line separators, bidirectional controls, and halves of surrogate pairs. */
+const CONTROL_CHARACTERS = /[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/gu;
 
 // With `ignoreBOM`, a byte order mark stays in the text, so `JSON.parse` refuses it.
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -28,7 +27,7 @@ export function parseObject(raw: Uint8Array, maxBytes: number, what: string): Fi
     throw new ProtocolError(`${what}: ${raw.length} bytes, but at most ${maxBytes} are allowed`);
   }
   const value = parseStrictly(raw, what);
-  if (!isObject(value)) throw new ProtocolError(`${what}: it must be a JSON object`);
+  if (!isObject(value)) throw createValueError(what, "a JSON object", value);
   return value;
 }
 
@@ -86,8 +85,13 @@ function escapeCharacter(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** Throw a `ProtocolError` if keys are missing or unknown. */
-export function checkKeys(value: Fields, keys: readonly string[], what: string): void {
+/** Throw a `ProtocolError` unless a value is an object with exactly these keys. */
+export function checkKeys(
+  value: unknown,
+  keys: readonly string[],
+  what: string,
+): asserts value is Fields {
+  if (!isObject(value)) throw createValueError(what, "a JSON object", value);
   const missing = keys.filter((key) => !Object.hasOwn(value, key));
   const unknown = Object.keys(value).filter((key) => !keys.includes(key));
   if (missing.length + unknown.length > 0) {
@@ -127,11 +131,8 @@ export function parseText(value: unknown, maxLength: number, what: string): stri
   if (!isShort || value === "" || [...value].length > maxLength) {
     throw createValueError(what, `a string of 1..${maxLength} characters`, value);
   }
-  if (LONE_SURROGATE.test(value)) {
-    throw new ProtocolError(`${what}: must not contain half of a surrogate pair`);
-  }
   if (value.search(CONTROL_CHARACTERS) >= 0) {
-    throw new ProtocolError(`${what}: must not contain a control character: ${formatValue(value)}`);
+    throw createValueError(what, "a string without control characters", value);
   }
   return value;
 }

@@ -2,7 +2,7 @@
 
 import { checkShape, MAX_ALPHA, MAX_ITEMS, MAX_RIDGE, MIN_RIDGE } from "./bounds.js";
 import { hashSha256, isEqual } from "./bytes.js";
-import type { Manifest, SignedManifest } from "./epoch.js";
+import type { Manifest, Provenance, SignedManifest } from "./epoch.js";
 import { ProtocolError } from "./errors.js";
 import * as strict from "./json.js";
 import { findMechanism } from "./mechanism/registry.js";
@@ -15,12 +15,13 @@ const MAX_MANIFEST_BYTES = 16_384;
 export const HPKE_SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM";
 const PROTOCOL_VERSION = 2;
 const MAX_EPOCH_NUMBER = 2 ** 32 - 1;
+const DATE_PATTERN = /^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$/;
 /** Maximum number of directions: an index and a sign bit must fit into four bytes. */
 const MAX_DIRECTIONS = 2 ** 31;
 const MANIFEST_KEYS = [
   ...["version", "suite", "epoch", "terms", "items", "alpha", "regularization", "model"],
   ...["catalogue", "public_key", "token_key", "next_token_key", "opens", "closes"],
-  ...["epochs_left", "reports_behind"],
+  ...["epochs_left", "reports_behind", "start"],
 ];
 
 /**
@@ -32,8 +33,7 @@ export function decodeManifest(raw: Uint8Array): Manifest {
   if (fields.version !== PROTOCOL_VERSION || fields.suite !== HPKE_SUITE) {
     const [version, suite] = [strict.formatValue(fields.version), strict.formatValue(fields.suite)];
     throw new ProtocolError(
-      `manifest: it has version ${version} and suite ${suite}; ` +
-        `this program speaks version ${PROTOCOL_VERSION} with ${HPKE_SUITE}`,
+      `manifest: version ${version} and suite ${suite} must be ${PROTOCOL_VERSION} and ${HPKE_SUITE}`,
     );
   }
   strict.checkKeys(fields, MANIFEST_KEYS, "manifest");
@@ -64,7 +64,19 @@ function parseFields(fields: strict.Fields): Manifest {
     closes: whole("closes", 0),
     epochsLeft: whole("epochs_left", 0),
     reportsBehind: whole("reports_behind", 0),
+    start: fields.start === null ? null : parseStart(fields.start),
   };
+}
+
+function parseStart(fields: unknown): Provenance {
+  strict.checkKeys(fields, ["name", "people", "last_date", "licence"], "start");
+  const text = (name: string, max: number) => strict.parseText(fields[name], max, `start: ${name}`);
+  const lastDate = fields.last_date === null ? null : text("last_date", 10);
+  if (lastDate !== null && !DATE_PATTERN.test(lastDate)) {
+    throw new ProtocolError("start: last_date: must be YYYY-MM-DD");
+  }
+  const people = strict.parseWhole(fields.people, 1, Number.MAX_SAFE_INTEGER, "start: people");
+  return { name: text("name", 128), people, lastDate, licence: text("licence", 512) };
 }
 
 /** Refuse a manifest under which no device could report. All devices decide this alike. */

@@ -132,12 +132,17 @@ function findBest(scores: Float64Array, n: number): number[] {
  * reasons.
  */
 function findReasons(personal: PersonalModel, row: number): Reason[] {
+  const { manifest } = personal.release.signed;
   const positive = [...listParts(personal, row)].filter(({ share }) => share > 0);
   const total = positive.reduce((sum, { share }) => sum + share, 0);
   positive.sort((a, b) => b.share - a.share);
-  return positive
-    .slice(0, MAX_REASONS)
-    .map((reason) => ({ ...reason, share: reason.share / total }));
+  return (
+    positive
+      .slice(0, MAX_REASONS)
+      .map((reason) => ({ ...reason, share: reason.share / total }))
+      // Without reports, nobody knows what is touched now: a start is about the past.
+      .filter(({ kind }) => kind !== "now" || manifest.reportsBehind > 0)
+  );
 }
 
 /**

@@ -4,14 +4,14 @@
 
 import { isEqual, toHex } from "./bytes.js";
 import { type Catalogue, decodeCatalogue, type Item } from "./catalogue.js";
-import type { Manifest, SignedManifest } from "./epoch.js";
+import { hasModel, type Manifest, type SignedManifest } from "./epoch.js";
 import { ProtocolError } from "./errors.js";
 import { asksForNames } from "./mechanism/registry.js";
 import { decodeItems, type Matrix } from "./model.js";
 import { findListedCatalogue, limitShelf, moveRows, type Shelf } from "./shelf.js";
 import type { Store } from "./store.js";
 import { sumAllSquares } from "./vector.js";
-import { buildWideModel, type WideModel } from "./wide.js";
+import { buildWideModel, dropFactors, type WideModel } from "./wide.js";
 
 /**
  * The part of a release from which reports are made. Of the catalogue it has only the rows and titles, so
@@ -32,8 +32,8 @@ export interface Reportable {
 export interface Release extends Reportable {
   readonly catalogue: Catalogue;
   readonly wide: WideModel;
-  /** The model for recommending without anybody's reports: by tags alone. */
-  readonly wideWithoutReports: WideModel;
+  /** The model for recommending by tags alone. */
+  readonly tagsOnly: WideModel;
 }
 
 /**
@@ -44,9 +44,10 @@ export interface Release extends Reportable {
  */
 export function prepareRelease(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Release {
   const settings = { ...signed.manifest, hasShares: asksForNames(signed.manifest.terms) };
-  const wide = buildWideModel(settings, V, catalogue.tags);
-  const wideWithoutReports = buildWideModel({ ...settings, reportsBehind: 0 }, V, catalogue.tags);
-  return { signed, V, catalogue, wide, wideWithoutReports };
+  const tagsOnly = buildWideModel(settings, dropFactors(V), catalogue.tags);
+  // Without a start, V is only noise from the server until the first reports are counted.
+  const wide = hasModel(settings) ? buildWideModel(settings, V, catalogue.tags) : tagsOnly;
+  return { signed, V, catalogue, wide, tagsOnly };
 }
 
 /** Reads the release that was accepted last, and decodes it only once while it does not change. */

@@ -61,8 +61,8 @@ export async function openSigned(
     !(await isSigned(key, signature, concatenate([encodeUtf8(`sottovoce ${kind.name} 2\0`), text])))
   ) {
     throw new UntrustedError(
-      `signed ${kind.name}: it is signed neither by the pinned verification key of the server nor by ` +
-        "a key that this key has named; compare it with the operator's",
+      `signed ${kind.name}: it is signed neither by the pinned verification key nor by a key that it has ` +
+        "named; compare it with the operator's",
     );
   }
   return { text, key, raw };

@@ -11,7 +11,6 @@
  * is never stored as a matrix.
  */
 
-import type { Manifest } from "./epoch.js";
 import type { Matrix } from "./model.js";
 import { getItemColumns, type TagColumns } from "./tags.js";
 import { factorize, solveFactorized, sumAllSquares } from "./vector.js";
@@ -87,20 +86,17 @@ interface WeightedRow {
 }
 
 /**
- * Build the model for recommending from a published item matrix and the tags of the catalogue.
+ * Build the model for recommending from an item matrix and the tags of the catalogue.
  *
- * Before the first reports, V is random noise of the server and is not used. With `hasShares`, as
- * in a training of names, the first column of V is the share of each item among all names. Then it
- * is the popularity.
+ * With `hasShares`, as in a training of names, the first column of V is the share of each item among
+ * all names. Then it is the popularity.
  */
 export function buildWideModel(
-  manifest: Pick<Manifest, "alpha" | "regularization" | "reportsBehind"> &
-    Pick<WideModel, "hasShares">,
-  published: Matrix,
+  manifest: Pick<WideModel, "alpha" | "regularization" | "hasShares">,
+  used: Matrix,
   tags: TagColumns,
 ): WideModel {
-  const { alpha, regularization, reportsBehind } = manifest;
-  const used = reportsBehind > 0 ? published : dropFactors(published);
+  const { alpha, regularization } = manifest;
   const learnt = findLearntItems(used);
   const V = fillNewRows(used, learnt, tags);
   const hasShares = manifest.hasShares && learnt.includes(1);
@@ -113,7 +109,8 @@ export function buildWideModel(
   return { ...columns, learnt, gram: computeGram(columns), alpha, regularization, tagRidge };
 }
 
-function dropFactors({ rows }: Matrix): Matrix {
+/** Return a matrix without columns, for a model that goes by tags alone. */
+export function dropFactors({ rows }: Matrix): Matrix {
   return { values: new Float32Array(0), rows, columns: 0 };
 }
 

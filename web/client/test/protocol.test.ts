@@ -53,6 +53,12 @@ test("the signed manifest opens, and says what it says", async () => {
     closes: fields.closes,
     epochsLeft: fields.epochs_left,
     reportsBehind: fields.reports_behind,
+    start: {
+      name: fields.start.name,
+      people: fields.start.people,
+      lastDate: fields.start.last_date,
+      licence: fields.start.licence,
+    },
   });
 });
 

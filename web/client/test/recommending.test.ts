@@ -13,7 +13,13 @@ import { computeRecencyWeights } from "../src/recency.js";
 import { computeScores, personalize, type Reason, recommend } from "../src/recommending.js";
 import { prepareRelease, type Release } from "../src/release.js";
 import { buildTags, type ItemTags } from "../src/tags.js";
-import { buildWideModel, computeScore, solveWideVector, splitScore } from "../src/wide.js";
+import {
+  buildWideModel,
+  computeScore,
+  dropFactors,
+  solveWideVector,
+  splitScore,
+} from "../src/wide.js";
 import { manifestWith, recommending, seeded } from "./vectors.js";
 import { AT_ONCE, FACTORS, ITEMS, item, itemMatrix, traitsOf, World } from "./world.js";
 
@@ -105,9 +111,13 @@ function plainRelease(
   catalogue: Catalogue,
   reportsBehind: number,
   mechanism = "loudest",
+  hasStart = false,
 ): Release {
   const { alpha, regularization } = SOLVING;
-  const manifest = manifestWith({ alpha, regularization, reportsBehind, terms: { mechanism } });
+  const manifest = manifestWith({
+    ...{ alpha, regularization, reportsBehind, terms: { mechanism } },
+    ...(hasStart ? {} : { start: null }),
+  });
   const signed = { manifest, raw: new Uint8Array(), hash: new Uint8Array() };
   return prepareRelease({ ...signed, key: new Uint8Array() } as SignedManifest, V, catalogue);
 }
@@ -120,7 +130,8 @@ for (const question of recommending) {
     );
     const behind = "reports_behind" in question ? question.reports_behind : 1000;
     const mechanism = "names" in question ? "named" : "loudest";
-    const release = plainRelease(matrixOf(question.V), catalogue, behind, mechanism);
+    const V = matrixOf(question.V);
+    const release = plainRelease(V, catalogue, behind, mechanism, "start" in question);
     const touched = new Map(Object.entries(question.touched as Record<string, number>));
     assert.deepEqual(
       catalogue.tags.names.map(({ kind, name }) => [kind, name]),
@@ -173,8 +184,8 @@ test("a score is the sum of its parts, for every history and item", () => {
   for (let round = 0; round < 30; round++) {
     const tags = buildTags(Array.from({ length: 80 }, () => someTraits(random)));
     const V = someMatrix(random, 80);
-    const settings = { ...SOLVING, reportsBehind: round % 5, hasShares: round % 2 === 1 };
-    const model = buildWideModel(settings, V, tags);
+    const settings = { ...SOLVING, hasShares: round % 2 === 1 };
+    const model = buildWideModel(settings, round % 5 > 0 ? V : dropFactors(V), tags);
     const own = [...Array(80).keys()].filter(() => random() < 0.1);
     const weights = Float64Array.from(own, () => 0.03 + 0.97 * random());
     const solved = solveWideVector(model, own, weights);

@@ -458,6 +458,7 @@ export class World {
       catalogue: await this.add(encodeCatalogue(ITEMS)),
       public_key: toHex(new Uint8Array(await hpkeSuite.kem.serializePublicKey(key.publicKey))),
       ...{ token_key: null, next_token_key: null, epochs_left: 0, reports_behind: 1000 },
+      start: null,
       ...{ opens: epoch * DAY, closes: (epoch + 1) * DAY },
     };
   }

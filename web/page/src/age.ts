@@ -8,7 +8,7 @@ import { formatAmount, formatEpochs } from "./words.js";
 const YOUNG_EPOCHS = 3;
 
 /** The public values of a model on which its age depends. */
-export type ModelAge = Pick<Manifest, "epoch" | "items" | "reportsBehind"> & {
+export type ModelAge = Pick<Manifest, "epoch" | "items" | "reportsBehind" | "start"> & {
   terms: Pick<Manifest["terms"], "reports">;
 };
 
@@ -20,7 +20,9 @@ export function describeYoungModel(
   model: ModelAge,
   progress: LearningProgress | null,
 ): string | null {
-  const { epoch, items, reportsBehind, terms } = model;
+  const { epoch, items, reportsBehind, start, terms } = model;
+  // With a start, reports move the model only as far as they say more than chance.
+  if (start !== null && reportsBehind < items) return null;
   const beginning = "This model is young: ";
   if (reportsBehind === 0)
     return `${beginning}nobody's reports are behind it yet. Your list goes by tags alone, such as genres.`;

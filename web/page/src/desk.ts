@@ -11,7 +11,10 @@ import {
   asksForNames,
   buildTags,
   buildWideModel,
+  dropFactors,
+  hasModel,
   type Item,
+  type Matrix,
   type PastRelease,
   type TagColumns,
   type WideModel,
@@ -81,6 +84,8 @@ interface Measurement {
   modelHash: string;
   /** Number of reports that the previous epoch counted. */
   reportsBehind: number;
+  /** Name of the public table that the first model was learnt from, or null. */
+  start: string | null;
   /** The films that many people see now; empty if reports do not name films. */
   now: readonly NowFilm[];
 }
@@ -149,18 +154,19 @@ class CurveMeter {
   }
 
   async #measure({ manifest, V }: PastRelease): Promise<Measurement> {
-    const { model, reportsBehind, terms } = manifest;
+    const { model, reportsBehind, start, terms } = manifest;
     const panel = this.#panel?.catalogue === toHex(manifest.catalogue) ? this.#panel : null;
     const settings = { ...manifest, hasShares: asksForNames(terms) };
-    const measure = (reportsBehind: number, { tags, people }: MeasuredPanel) =>
-      measureInPortions(buildWideModel({ ...settings, reportsBehind }, V, tags), people);
-    if (panel) panel.tagsOnly ??= await measure(0, panel);
-    const quality = panel && (await measure(reportsBehind, panel));
+    const measure = (used: Matrix, { tags, people }: MeasuredPanel) =>
+      measureInPortions(buildWideModel(settings, used, tags), people);
+    if (panel) panel.tagsOnly ??= await measure(dropFactors(V), panel);
+    const quality = panel && (await measure(hasModel(manifest) ? V : dropFactors(V), panel));
     return {
       quality,
       reports: terms.reports,
       modelHash: toHex(model),
       reportsBehind,
+      start: start?.name ?? null,
       now: this.#listNow({ manifest, V }),
     };
   }
@@ -223,7 +229,8 @@ function createCurve(
   }
   const { people, popularity = null, tagsOnly = null } = panel ?? {};
   const latest = measurements.get(Math.max(...measurements.keys()));
-  return { panel: people?.length ?? null, popularity, tagsOnly, points, now: latest?.now ?? [] };
+  const { now = [], start = null } = latest ?? {};
+  return { panel: people?.length ?? null, popularity, tagsOnly, points, start, now };
 }
 
 function countPeople(current: Measurement, next: Measurement): number {

@@ -78,7 +78,7 @@ export function fitsCatalogue(panel: Panel, items: number): boolean {
 export function buildPopularityModel(touched: readonly number[], tags: TagColumns): WideModel {
   const largest = touched.reduce((one, other) => Math.max(one, other), 0);
   const values = Float32Array.from(touched, (count) => count / largest);
-  const settings = { alpha: 1, regularization: 1e-6, reportsBehind: 1, hasShares: false };
+  const settings = { alpha: 1, regularization: 1e-6, hasShares: false };
   return buildWideModel(settings, { values, rows: touched.length, columns: 1 }, tags);
 }
 

@@ -8,6 +8,7 @@
 import {
   type Client,
   formatSummary,
+  hasModel,
   type LeftDevice,
   type Manifest,
   type News,
@@ -179,15 +180,15 @@ export class Session {
    * Return the suggestions. If the catalogue or the model is new, pass its films and their order to
    * the search.
    */
-  async #updatePopular({ model: file, reportsBehind }: Manifest) {
-    const [catalogue, model] = [this.#news?.catalogue ?? "", toHex(file)];
+  async #updatePopular(manifest: Manifest) {
+    const [catalogue, model] = [this.#news?.catalogue ?? "", toHex(manifest.model)];
     if (this.#popular.catalogue !== catalogue || this.#popular.model !== model) {
       const best = await this.client.listPopular(MAX_RANKED_FILMS);
       if (this.#popular.catalogue !== catalogue) {
         await this.desk("setCatalogue", catalogue, await this.client.listItems());
         this.#popular.films = best.slice(0, SUGGESTED_FILMS).map(toFilm);
       }
-      await this.desk("setPopular", reportsBehind > 0 ? best.map(({ id }) => id) : []);
+      await this.desk("setPopular", hasModel(manifest) ? best.map(({ id }) => id) : []);
       this.#popular = { catalogue, model, films: this.#popular.films };
     }
     return this.#popular.films;

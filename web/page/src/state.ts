@@ -105,6 +105,8 @@ export interface Curve {
   /** HR@10 of recommendations from tags only, without reports; null before it is measured. */
   tagsOnly: number | null;
   points: readonly Point[];
+  /** Name of the public table that the first model was learnt from; null if it was not. */
+  start: string | null;
   /**
    * The films that most people see now, by the latest model. It is empty if reports do not name
    * films, or none has been counted yet.

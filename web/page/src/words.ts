@@ -1,6 +1,6 @@
 /** Formats amounts, odds and times for people. */
 
-import { formatGuessChance, type Odds } from "sottovoce-client";
+import { formatGuessChance, type Odds, type Provenance } from "sottovoce-client";
 
 /** Tolerated relative rounding error: three times 0.1 must not be displayed as 0.31. */
 const ROUNDING_TOLERANCE = 1e-14;
@@ -26,6 +26,17 @@ export function formatBound(value: number): string {
 /** Format a number of reports: "1 report", "50 reports". */
 export function formatReports(reports: number): string {
   return reports === 1 ? "1 report" : `${formatAmount(reports)} reports`;
+}
+
+/** Say where first lists come from. */
+export function formatStart({ name }: Provenance): string {
+  return `First lists come from public data: ${name}`;
+}
+
+/** Say of whom, until when and with which licence the public data is. */
+export function formatStartDetails({ people, lastDate, licence }: Provenance): string {
+  const until = lastDate === null ? "" : `, until ${lastDate}`;
+  return `${formatAmount(people)} people${until}. Licence: ${licence}`;
 }
 
 /** Format a number of epochs: "1 epoch", "10 epochs". */

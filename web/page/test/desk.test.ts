@@ -21,7 +21,7 @@ for (const vector of vectors) {
     const V = { values, rows: vector.items, columns: vector.factors };
     const tags = buildTags(vector.tags ?? Array(vector.items).fill({}));
     const quality = computeHitRatio(
-      buildWideModel({ ...vector, reportsBehind: 1, hasShares: false }, V, tags),
+      buildWideModel({ ...vector, hasShares: false }, V, tags),
       panel.people,
     );
     assert.ok(Math.abs(quality - vector["hr@10"]) < 1e-12, `${quality}`);
@@ -92,6 +92,7 @@ test("what many see now comes from the latest model of names, and from no other"
     const values = Float32Array.from(items, (_, row) => shares[row] ?? 0.01);
     desk.addModel(epoch, { manifest, V: { values, rows: items.length, columns: 1 } });
     await new Promise((resolve) => setTimeout(resolve));
+    assert.equal(curves.at(-1)?.start, manifest.start?.name);
     return curves.at(-1)?.now.map(({ id }) => id);
   };
   assert.deepEqual(await add(1, [0.5], "named", 0), []);

@@ -236,6 +236,7 @@ test("the curve is measured epoch by epoch", async (context) => {
     panel: null,
     popularity: null,
     tagsOnly: null,
+    start: null,
     now: [],
     points: [
       { epoch: 1, quality: null, people: 300 },
@@ -256,6 +257,7 @@ test("with a panel there is a number for every model", async (context) => {
     panel: 1,
     popularity: null,
     tagsOnly: 1,
+    start: null,
     now: [],
     points: [{ epoch: 1, quality: 1, people: null }],
   });

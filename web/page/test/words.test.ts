@@ -27,6 +27,7 @@ import {
   formatBound,
   formatOdds,
   formatRatio,
+  formatStartDetails,
   formatSureness,
 } from "../src/words.js";
 
@@ -83,6 +84,15 @@ test("the statement says what protects and what does not, from the terms and the
   assert.match(statement, /Epsilon, linked: 500, .* whatever happens\./u);
   assert.match(statement, /as its terms asked for \(now 300\)\. Plus a chance of one/u);
   assert.match(statement, /has spent 7\.52\./u);
+  assert.doesNotMatch(statement, /public data/u);
+  const start = { name: "A <b>table</b>", people: 1600, lastDate: null, licence: "CC0" };
+  const withStart = formatStatement(createOffer(terms, []), 7.511, 0, start).join(" ");
+  assert.match(withStart, /First lists come from public data: A <b>table<\/b>\./u);
+  assert.equal(formatStartDetails(start), "1,600 people. Licence: CC0");
+  assert.match(
+    formatStartDetails({ ...start, lastDate: "2026-01-31" }),
+    /people, until 2026-01-31/u,
+  );
   assert.match(statement, /several of one person add up/u);
   const own = { minClients: 1, accounts: false };
   const [open, hidden] = [
@@ -290,7 +300,10 @@ test("years and other kinds of tags say what they are, after what stands for its
 });
 
 const saidOfAge = (epoch: number, reportsBehind: number, learnt: LearningProgress | null = null) =>
-  describeYoungModel({ epoch, items: 900, reportsBehind, terms: { reports: 20 } }, learnt);
+  describeYoungModel(
+    { epoch, items: 900, reportsBehind, start: null, terms: { reports: 20 } },
+    learnt,
+  );
 
 test("a model says so where nobody, few people or few epochs taught it, or popularity is as good", () => {
   const points = [0.6, 0.4].map((quality, at) => ({ epoch: at + 1, quality, people: null }));

@@ -3,7 +3,7 @@
 import type { Recommendation } from "sottovoce-client";
 import { h } from "./dom.js";
 import { page, SharedElement } from "./piece.js";
-import { formatReason, type LocalizedTexts } from "./texts.js";
+import { formatReason, formatStart, type LocalizedTexts } from "./texts.js";
 
 const DEFAULT_ITEMS = 5;
 
@@ -22,7 +22,9 @@ export class List extends SharedElement {
       address: href && fillAddress(href, item),
     }));
     const state = page.hasFailed || page.hasTrouble || rows ? texts.empty : texts.waiting;
-    const content = JSON.stringify([rows, state, texts.list]);
+    const start = page.news?.manifest?.start;
+    const source = start ? formatStart(start, texts, lang) : null;
+    const content = JSON.stringify([rows, state, texts.list, source]);
     if (content === this.#content) return;
     this.#content = content;
     if (!rows?.length) {
@@ -43,6 +45,10 @@ export class List extends SharedElement {
     // list.
     const list = { part: "list", role: "list", "aria-label": texts.list };
     this.root.replaceChildren(h("ol", list, ...items));
+    if (source) {
+      const [summary, details] = source;
+      this.root.append(h("details", { part: "details" }, h("summary", {}, summary), details));
+    }
   }
 }
 

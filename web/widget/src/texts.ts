@@ -9,6 +9,7 @@ import {
   formatSummary,
   type Offer,
   type PromiseSummary,
+  type Provenance,
   type Recommendation,
   type Terms,
 } from "sottovoce-client";
@@ -66,6 +67,10 @@ export interface Texts {
   reason: string;
   /** Text for the reason `now`, which is filled into `reason`: many people touch the item now. */
   now: string;
+  /** `{0}` is the name of the public data that first lists come from. */
+  start: string;
+  /** About this data: `{0}` people, `{1}` its last date, `{2}` its licence. */
+  startDetails: string;
   /** Names of the rows under "Details". */
   rows: Readonly<Record<RowName, string>>;
 }
@@ -111,6 +116,8 @@ const ENGLISH: Texts = {
   empty: "There is nothing to recommend at present.",
   reason: "Because of {0}",
   now: "the many who look at it now",
+  start: "First lists come from public data: {0}",
+  startDetails: "{0} people, until {1}. Licence: {2}",
   rows: {
     limit: "Limit of this device, in epsilon",
     local: "Epsilon of all reports, whatever happens",
@@ -184,6 +191,8 @@ const GERMAN: Texts = {
   empty: "Zurzeit gibt es nichts zu empfehlen.",
   reason: "Wegen {0}",
   now: "der vielen, die es jetzt ansehen",
+  start: "Erste Listen stammen aus öffentlichen Daten: {0}",
+  startDetails: "{0} Personen, bis {1}. Lizenz: {2}",
   rows: {
     limit: "Obergrenze dieses Geräts, in Epsilon",
     local: "Epsilon aller Berichte, was auch geschieht",
@@ -324,6 +333,16 @@ export function formatReason(
   });
   const list = new Intl.ListFormat(lang, { type: "conjunction" }).format(words);
   return fillIn(texts.reason, list);
+}
+
+/** Say where first lists come from: a sentence, and its details. */
+export function formatStart(
+  { name, people, lastDate, licence }: Provenance,
+  texts: Texts,
+  lang: string,
+): [string, string] {
+  const details = [formatNumber(people, lang), lastDate ?? "–", licence];
+  return [fillIn(texts.start, name), fillIn(texts.startDetails, ...details)];
 }
 
 function fillIn(text: string, ...values: string[]): string {

@@ -14,7 +14,14 @@ import {
 import { createOffer } from "../../client/src/promise.js";
 import { listWorse, TERMS_RULES } from "../../client/src/terms.js";
 import { TERMS } from "../../client/test/world.js";
-import { chooseTexts, formatNumber, formatReason, listChanges, listRows } from "../src/texts.js";
+import {
+  chooseTexts,
+  formatNumber,
+  formatReason,
+  formatStart,
+  listChanges,
+  listRows,
+} from "../src/texts.js";
 
 const [ENGLISH, GERMAN] = [chooseTexts("en-GB").texts, chooseTexts("de_AT").texts];
 
@@ -119,6 +126,16 @@ test("a number is never less than it is", () => {
   assert.equal(formatNumber(1e-6, "en"), "0.000001");
   assert.equal(formatNumber(123_456_789, "de"), "123.456.789");
   assert.equal(formatNumber(0, "en"), "0");
+});
+
+test("the public data that first lists come from has its name, people, date and licence", () => {
+  const start = { name: "A {1} table", people: 1600, lastDate: "2026-01-31", licence: "CC0" };
+  assert.deepEqual(formatStart(start, ENGLISH, "en"), [
+    "First lists come from public data: A {1} table",
+    "1,600 people, until 2026-01-31. Licence: CC0",
+  ]);
+  const details = formatStart({ ...start, lastDate: null }, GERMAN, "de")[1];
+  assert.equal(details, "1.600 Personen, bis –. Lizenz: CC0");
 });
 
 test("reasons are joined as a language does it", () => {

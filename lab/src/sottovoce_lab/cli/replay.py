@@ -36,12 +36,12 @@ from sottovoce.cli.options import (
     make_option,
     make_plot_option,
 )
-from sottovoce.cli.start import START_SUFFIX
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport
 from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
+from sottovoce.simulation.start import START_SUFFIX
 from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
 from sottovoce.training.start import choose_start_factors
 from sottovoce_lab.cli import make_number_table

@@ -151,5 +151,6 @@ def _sign_manifest(settings: Settings, catalogue: Catalogue, model: bytes) -> Si
         closes=OPENING_TIME + EPOCH_SECONDS,
         epochs_left=10,
         reports_behind=50_000 * settings.reports,
+        start=None,
     )
     return SignedManifest.make(manifest, Ed25519PrivateKey.generate())

@@ -9,6 +9,7 @@ import { focusAt, h, setText, setVisible, updateList } from "../dom.js";
 import { explainReasons } from "../reasons.js";
 import type { Advice, Curve, Film, State } from "../state.js";
 import { formatTitle } from "../titles.js";
+import { formatStart, formatStartDetails } from "../words.js";
 import {
   type Actions,
   createButton,
@@ -120,6 +121,9 @@ export function createAdviceView({ ask, announce }: Actions) {
   const empty = h("p", { id: "no-recommendations", class: "empty" });
   const ageNote = h("p", { id: "young", class: "young" });
   const sourceNote = h("p", { id: "model", class: "note" });
+  const startSummary = h("summary", {});
+  const startDetails = h("p", {});
+  const startNote = h("details", { id: "start", class: "note" }, startSummary, startDetails);
   let now: State | null = null;
   const switchWhispers = () => ask((session) => session.setWhispers(now?.whispers === false));
   const attributes = { id: "whispers", role: "switch", class: "switch", "aria-checked": "true" };
@@ -133,6 +137,7 @@ export function createAdviceView({ ask, announce }: Actions) {
     ageNote,
     films,
     sourceNote,
+    startNote,
   );
   const markSeen = async (film: Advice, at: number) => {
     await ask((session) => session.add(film.id));
@@ -164,6 +169,10 @@ export function createAdviceView({ ask, announce }: Actions) {
       setVisible(whispers, advice.length > 0);
       whispers.setAttribute("aria-checked", String(state.whispers));
       setText(sourceNote, manifest === null ? "" : formatSource(manifest, state.whispers));
+      const start = manifest?.start ?? null;
+      setVisible(startNote, start !== null && state.whispers);
+      setText(startSummary, start === null ? "" : formatStart(start));
+      setText(startDetails, start === null ? "" : formatStartDetails(start));
     },
   };
 }
@@ -207,7 +216,8 @@ function formatEmpty(model: boolean, chosen: boolean): string {
 }
 
 /** Describe the model on which the recommendations are based. */
-function formatSource({ epoch }: Manifest, whispers: boolean): string {
+function formatSource({ epoch, start }: Manifest, whispers: boolean): string {
+  if (!whispers && start !== null) return "By tags alone, such as genres.";
   if (!whispers)
     return "By tags alone, such as genres: the list that there would be without anybody's reports.";
   return `From the model of epoch ${epoch}, checked against the server's signature.`;

@@ -1,7 +1,7 @@
 /** The section about the common model: how good it is, and what every device is promised. */
 
 import type { Offer } from "sottovoce-client";
-import { describeFigures, describeGuess, type Manifest } from "sottovoce-client";
+import { describeFigures, describeGuess, type Manifest, type Provenance } from "sottovoce-client";
 import { createSvg, h, setText, setVisible } from "../dom.js";
 import type { Curve, NowFilm, Point, State } from "../state.js";
 import { formatCrowd, WHEN_SENTENCE } from "../terms.js";
@@ -14,6 +14,7 @@ import {
   formatCountdown,
   formatEarlier,
   formatOdds,
+  formatStart,
   splitSentences,
 } from "../words.js";
 import { drawChart, type Level } from "./chart.js";
@@ -98,9 +99,10 @@ function createStatementView(options: { statement: string; earlierEpsilon: numbe
       plain,
       ...(options.statement ? [createOperatorStatement(options.statement)] : []),
     ),
-    update({ offer, spentEpsilon }) {
+    update({ manifest, offer, spentEpsilon }) {
+      const start = manifest?.start ?? null;
       const text =
-        offer === null ? [] : formatStatement(offer, spentEpsilon, options.earlierEpsilon);
+        offer === null ? [] : formatStatement(offer, spentEpsilon, options.earlierEpsilon, start);
       if (text.join() === displayed) return;
       displayed = text.join();
       plain.replaceChildren(...text.map((sentence) => h("li", {}, sentence)));
@@ -239,12 +241,12 @@ function explainMeasure(people: number): string {
   );
 }
 
-function explainComparison({ popularity, tagsOnly }: Curve): string {
+function explainComparison({ popularity, start, tagsOnly }: Curve): string {
   const tags =
     tagsOnly === null
       ? ""
       : ` The line "tags alone": ${formatPercent(tagsOnly)}, what a list by tags such as genres reaches ` +
-        "without anybody's reports. What lies above it, everybody's whispers have added.";
+        `without anybody's reports. What lies above it, ${start === null ? "" : "public data and "}everybody's whispers have added.`;
   return popularity === null
     ? tags
     : `${tags} The line "popularity": ${formatPercent(popularity)}, what a list of the most popular films ` +
@@ -338,6 +340,7 @@ export function formatStatement(
   offer: Offer,
   spentEpsilon: number,
   earlierEpsilon: number,
+  start: Provenance | null = null,
 ): string[] {
   const { terms, odds, figures } = offer;
   return [
@@ -349,5 +352,6 @@ export function formatStatement(
     ...(earlierEpsilon > 0 ? [formatEarlier(earlierEpsilon)] : []),
     `When reports leave: ${WHEN_SENTENCE}`,
     "Not hidden: that you take part.",
+    ...(start === null ? [] : [`${formatStart(start)}. It has nothing of this device.`]),
   ];
 }
