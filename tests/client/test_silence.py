@@ -138,7 +138,7 @@ def opened_batch(world: World, proxy: FakeProxy) -> tuple[Any, ...]:
 @given(
     rows=models,
     changes=hostile(),
-    known=st.sampled_from([0, 1, ITEMS]),
+    n_known=st.sampled_from([0, 1, ITEMS]),
     history=st.sets(st.integers(0, ITEMS - 1), max_size=12),
     one=st.integers(0, ITEMS - 1),
     seed=st.integers(0, 2**32),
@@ -147,14 +147,15 @@ def opened_batch(world: World, proxy: FakeProxy) -> tuple[Any, ...]:
 def test_visible_behaviour_does_not_depend_on_one_item(
     rows: list[tuple[float, ...]],
     changes: dict[str, Any],
-    known: int,
+    n_known: int,
     history: set[int],
     one: int,
     seed: int,
 ) -> None:
-    """Also ask about the one item, touched last, in a catalogue whose other items are all new."""
-    ids = [f"new-{number}" for number in range(ITEMS)] if known < ITEMS else list(map(item, range(ITEMS)))
-    ids[one] = item(one) if known else ids[one]
+    """Try catalogues in which all items are new, or all but the one that was touched last."""
+    ids = [item(number) if n_known == ITEMS else f"new-{number}" for number in range(ITEMS)]
+    if n_known:
+        ids[one] = item(one)
     catalogue = Catalogue.from_items(Item(name, "Title") for name in ids)
     rest = sorted(history - {one})
     seen = seen_of([rest], seed, model=rows, catalogue=catalogue, **changes)

@@ -23,7 +23,6 @@ from sottovoce.cli.options import (
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import format_epsilon
 from sottovoce.simulation.outlook import (
-    DAYS_PER_WEEK,
     MAX_TESTED_PEOPLE,
     SHOP_KINDS,
     NamesOutlook,
@@ -35,6 +34,7 @@ from sottovoce.simulation.outlook import (
 )
 from sottovoce.training import Budget
 from sottovoce.training.naming import (
+    DAYS_PER_WEEK,
     DEFAULT_NAMING_EPOCHS,
     MIN_USEFUL_REPORTS,
     WANTED_REPORTS,
@@ -79,8 +79,8 @@ def plan(
     """Say whether a shop is large enough, what it promises, and how good its lists become.
 
     Names: a person sends few reports in a lifetime, so in the long run only new people report. The
-    command says how many reports an epoch then has, and how long it must be. Reports of a person are
-    spread over the time for which people stay.
+    command says how many reports an epoch then has, and how long it must be. The reports of a
+    person are spread over the time for which people stay.
 
     Taste: the planned training is simulated in six invented shops of this size, whose people have
     3, 6 or 10 kinds of tastes, each distinct or blurred. HR@10 is the share of people whose
@@ -175,8 +175,8 @@ def _describe_names(outlook: NamesOutlook) -> str:
     stay = ", about as long as people stay" * (settings.epochs < DEFAULT_NAMING_EPOCHS)
     return (
         f"An epoch takes {output.pluralize(outlook.epoch_days, 'day')}{crowd}; each person's turns "
-        f"are spread over {output.pluralize(settings.epochs, 'epoch')}{stay}. In the first ones, the "
-        f"{output.count_people(outlook.present)} who are there at the beginning send about "
+        f"are spread over {output.pluralize(settings.epochs, 'epoch')}{stay}. In the first ones, "
+        f"the {output.count_people(outlook.present)} who are there at the beginning send about "
         f"{outlook.first_reports:,.0f} reports more in each. A report names one of "
         f"{outlook.public_numbers.items:,} items, or is one of {terms.names:,} "
         f"outcomes by chance: beyond {terms.max_items:,} items, people must be asked again."

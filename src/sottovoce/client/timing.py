@@ -18,9 +18,9 @@ MAX_JITTER_SECONDS = 3_600.0
 # An upper bound of `compute_lead`. A batch that an earlier process left behind never has to wait
 # longer than this, unless the clock was set back since. Then the batch is sent at once.
 MAX_LEAD_SECONDS = 1_200.0
-# In a training of names, devices send in the last quarter of an epoch, but not in the last seconds
-# of this number, so that a device that syncs once a day has another sync after its moment. If the
-# quarter is shorter than this, they send as in other trainings.
+# In a training of names, devices send in the last quarter of an epoch, if that is at least as long
+# as this. Their moments lie at least this long before the end, so that a device that syncs once a
+# day has a sync after its moment.
 RESERVED_SECONDS = 86_400.0
 # A sync begins when the clock shows a multiple of this. Otherwise the time of the first request
 # could reveal how long the application took for its work before, such as recommending.

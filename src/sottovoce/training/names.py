@@ -2,7 +2,7 @@
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
 recent names. It is smoothed, because counts of few reports are noisy. The smoothing hides nothing:
-whoever follows the published models can compute the counts of each epoch.
+anyone who follows the published models can compute the counts of each epoch.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def choose_epoch_days(reports_per_day: float) -> int:
 def choose_naming_epochs(people: int, newcomers: int, epoch_days: int) -> int:
     """Return over how many epochs to spread the turns of a person: as many as people stay.
 
-    Whoever visits in a week is new or has come before. So the number of weeks between the first
+    Every visitor of a week is new or has come before. So the number of weeks between the first
     visit of a person and the last one is `people / newcomers - 1` in the mean.
 
     Args:

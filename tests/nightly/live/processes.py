@@ -12,7 +12,6 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce.cli.proxy import app as proxy_app
 from sottovoce.cli.server import app as server_app
@@ -271,9 +270,10 @@ class Sender:
     def make_batch(self, signed: SignedManifest) -> bytes:
         assert signed.manifest.public_key is not None
         directions = [next(self._free) for _ in range(REPORTS_PER_BATCH)]
-        reports = np.array(directions, np.uint32)
-        if not signed.manifest.terms.asks_for_names:
-            reports = reports << 1 | 1
+        if signed.manifest.terms.asks_for_names:
+            reports = np.array(directions, np.uint32)
+        else:
+            reports = np.array([direction << 1 | 1 for direction in directions], np.uint32)
         sealed = seal_reports(reports, signed.manifest.public_key, signed.hash)
         data = Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed).encode()
         self.sent_batches.add(data, directions)
