@@ -14,7 +14,7 @@ SMALL = ["plan", "--people", "200", "--items", "60", "--history", "6"]
 
 
 TASTE = ["--learn", "taste"]
-NAMES = ["--newcomers", "3500"]
+NAMES = ["--people", "7000", "--newcomers", "3500"]
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,25 @@ def test_printed_command_sets_up_the_planned_training(
 
 
 @pytest.mark.parametrize(
-    ("newcomers", "answer", "days"), [(0, "No: ", 28), (30, "Barely: ", 28), (700, "Yes: ", 5)]
+    ("newcomers", "answer", "days", "epochs"),
+    [(0, "No: ", 28, 20), (30, "Barely: ", 28, 20), (700, "Yes: ", 5, 12), (7_000, "Yes: ", 1, 1)],
 )
-def test_names_need_new_people(tmp_path: Path, newcomers: int, answer: str, days: int) -> None:
+def test_names_need_new_people(
+    tmp_path: Path, newcomers: int, answer: str, days: int, epochs: int
+) -> None:
     """Let each new person send two reports of epsilon 5, one of 66 outcomes each."""
     out = tmp_path / "plan.json"
-    shown = call(*SMALL, "--budget", "10", "--newcomers", newcomers, "--json", out)
+    people = ["--people", "7000", "--newcomers", newcomers]
+    shown = call(*SMALL, *people, "--budget", "10", "--json", out)
     assert shown.startswith(answer)
     assert ("server init" in shown) == (answer != "No: ")
     content = json.loads(out.read_text())
     assert content["epoch_days"] == days
     assert content["reports_in_an_epoch"] == pytest.approx(2 * newcomers / 7 * days)
-    # The 200 people who are there at the beginning send two reports each in 20 epochs.
-    assert content["first_reports_in_an_epoch"] == 20
-    assert content["settings"]["epochs"] == 20
+    # The 7,000 people who are there at the beginning send two reports each in as many epochs as
+    # people stay.
+    assert content["first_reports_in_an_epoch"] == pytest.approx(14_000 / epochs)
+    assert content["settings"]["epochs"] == epochs
 
 
 def test_names_are_planned_with_a_local_budget_unless_taste_is_asked_for() -> None:
@@ -82,6 +87,7 @@ def test_names_are_planned_with_a_local_budget_unless_taste_is_asked_for() -> No
         ["--budget", "10", "--people", "-3"], ["--budget", "10", "--history", "nan"],
         ["--budget", "10", "--learn", "taste", "--history", "61"],
         ["--budget", "10", "--newcomers", "-1"], ["--budget", "10", "--newcomers", "nan"],
+        ["--budget", "10", "--newcomers", "201"],
         ["--central-budget", "1", "--learn", "names", *NAMES],
     ],
 )  # fmt: skip

@@ -56,7 +56,7 @@ def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("least", "burst", "per_epoch"),
-    [(1, 10, 20), (10, 2, 2), (2_000, 10, 20), (50_000, 10, 500)],
+    [(1, 10, 20), (10, 2, 2), (2_000, 10, 20), (10_000, 10, 50), (50_000, 10, 250)],
 )
 def test_limits_of_an_address_follow_from_the_crowd(
     tmp_path: Path, least: int, burst: int, per_epoch: int

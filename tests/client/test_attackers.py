@@ -15,7 +15,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.client import Client, TermsError
 from sottovoce.errors import ProtocolError, SettingsError, UntrustedError
 from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
-from tests.client.world import COST, DAY, ITEMS, FakeProxy, World, charges, pause_once_made
+from tests.client.world import (
+    COST,
+    DAY,
+    ITEMS,
+    FakeProxy,
+    World,
+    ask_for_names,
+    charges,
+    pause_once_made,
+)
 
 
 def other_model(world: World) -> SignedManifest:
@@ -159,12 +168,6 @@ def test_consent_to_outdated_terms_is_refused_and_leaves_the_limit(
     assert informed.get_status() == before
     informed.accept(asked[1], 7.0)
     assert (informed.get_status().terms, informed.get_status().limit) == (asked[1], 7.0)
-
-
-def ask_for_names(outcomes: int) -> dict[str, Any]:
-    """Return the terms of a training of names with this number of outcomes."""
-    kind = {"mechanism": "named", "parameters": {"names": outcomes}}
-    return {**kind, "loud_fraction": 1 / outcomes}
 
 
 @pytest.mark.parametrize("outcomes", [ITEMS + 2, 4 * ITEMS])

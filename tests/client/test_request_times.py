@@ -25,7 +25,7 @@ from sottovoce.core.bounds import MAX_HISTORY_ITEMS
 from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.protocol.tokens import Attestation
 from sottovoce.storage.database import exclusive_lock
-from tests.client.world import DAY, FakeProxy, World, item, words
+from tests.client.world import DAY, ITEMS, FakeProxy, World, ask_for_names, item, words
 from tests.sampling import choose_cases
 
 HOUR = 3_600
@@ -160,6 +160,12 @@ def with_accounts(life: Life) -> None:
     life.proxy.publish(life.world.signed(1))
 
 
+def in_long_epochs_of_names(life: Life) -> None:
+    """Be too early in two epochs, and report in the last quarter of the third."""
+    closes = int(4.2 * DAY)
+    life.world.changes = {**ask_for_names(2 * ITEMS), "opens": 0, "closes": closes}
+
+
 def busy_for(call: str, number: int) -> Callable[[Life], None]:
     """Let the proxy refuse one request, and say for how long."""
 
@@ -238,6 +244,7 @@ def live_as(
     [
         pytest.param(nothing_happens, "sent", id="nothing"),
         pytest.param(with_accounts, "sent", id="accounts"),
+        pytest.param(in_long_epochs_of_names, "sent", id="names"),
         pytest.param(busy_for("manifest", 1), UnavailableError, id="busy for the first request"),
         pytest.param(busy_for("manifest", 2), UnavailableError, id="busy after the long pause"),
         pytest.param(busy_for("send", 2), UnavailableError, id="busy for a batch"),
@@ -271,7 +278,13 @@ def test_request_times_do_not_depend_on_the_history(
     assert (expected or "sent") in [entry[0] for entry in lives[0]]
     sent = {entry[0] for entry in lives[0] if entry[1:] == ("send",)}
     fetched = {entry[0] for entry in lives[0] if entry[1:] == ("token",)}
-    assert len(sent) >= 3 if scenario is not with_accounts else (len(sent), len(fetched)) == (2, 3)
+    if scenario is with_accounts:
+        assert (len(sent), len(fetched)) == (2, 3)
+    elif scenario is in_long_epochs_of_names:
+        assert len(sent) == 1
+        assert [entry[0] for entry in lives[0]].count("too early") == 6
+    else:
+        assert len(sent) >= 3
 
 
 def only_sync(life: Life) -> float:

@@ -335,6 +335,26 @@ def test_names_leave_in_the_last_quarter_of_a_long_epoch(begun: float, word: int
         assert send_at <= one.closes - lead
 
 
+@pytest.mark.parametrize("days", [4.0, 5.5, 7.0, 28.0])
+@pytest.mark.parametrize("word", [0, 2**63, 2**64 - 1])
+def test_device_that_syncs_once_a_day_reports_a_name(days: float, word: int) -> None:
+    """Find a sync after the moment, or at most an hour before it, at whatever time of the day."""
+    one = manifest(**NAMES, opens=OPENS, closes=OPENS + int(days * DAY_SECONDS), hold=0)
+    for phase in np.arange(0.0, 1.0, 0.05):
+        syncs = [OPENS + (phase + day) * DAY_SECONDS for day in range(29)]
+        drawn = iter([bytes(8), word.to_bytes(8, "little")])
+        send_at = draw_plan(one, 1, syncs[0], 3_600.0, lambda _: next(drawn)).send_at  # noqa: B023
+        last = max(now for now in syncs if is_time(one, now, 3_600.0))
+        assert last >= send_at - compute_lead(one) - 3_600.0
+
+
+def test_names_that_wait_for_their_crowd_leave_within_an_hour() -> None:
+    one = manifest(**NAMES, opens=OPENS, closes=OPENS + 28 * DAY_SECONDS)
+    drawn = iter([bytes(8), b"\xff" * 8])
+    send_at = draw_plan(one, 1, one.closes, 3_600.0, lambda _: next(drawn)).send_at
+    assert send_at <= one.closes + compute_lead(one) + 3_600.0
+
+
 @pytest.mark.parametrize("changes", [{"closes": OPENS + 3 * DAY_SECONDS}, {"mechanism": "loudest"}])
 def test_other_reports_leave_within_an_hour(changes: dict[str, Any]) -> None:
     taste = {} if "mechanism" in changes else NAMES

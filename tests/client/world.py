@@ -43,6 +43,12 @@ COST = REPORTS * EPSILON
 DAY = 86_400
 
 
+def ask_for_names(outcomes: int) -> dict[str, Any]:
+    """Return the terms of a training of names with this number of outcomes."""
+    kind = {"mechanism": "named", "parameters": {"names": outcomes}}
+    return {**kind, "loud_fraction": 1 / outcomes}
+
+
 def sha(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 

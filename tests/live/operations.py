@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.client import Client
+from sottovoce.core.mechanism import COIN_WORD, DIRECTION_WORD
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
 from sottovoce.proxy import ProxyStore
 from sottovoce.server import ServerSettings, ServerStore
-from sottovoce.server.transaction import OPEN, Epoch
+from sottovoce.server.transaction import OPEN, Epoch, Transaction
 from sottovoce.training import Participation, Settings
 from tests.crash import UNLIMITED_STEPS
 from tests.live.killable import (
@@ -42,9 +43,22 @@ N_REPORTS = 2
 N_DIRECTIONS = N_ITEMS * N_FACTORS
 # People report in the lower half of the directions, dummies in the upper (`UpperHalfRandomness`).
 N_PEOPLE_DIRECTIONS = N_DIRECTIONS // 2
-TRAINING = Settings.preset(
-    "coordinate", reports=N_REPORTS, epochs=500, lifetime=999, factors=N_FACTORS
-)
+# In a training of names, an outcome is a direction: they count from 0, and have no sign.
+TRAININGS = {
+    "taste": Settings.preset(
+        "coordinate", reports=N_REPORTS, epochs=500, lifetime=999, factors=N_FACTORS
+    ),
+    "names": Settings.preset(
+        "named",
+        reports=N_REPORTS,
+        epochs=500,
+        lifetime=999,
+        half_life=1.0,
+        names=N_DIRECTIONS,
+    ),
+}
+# Row of the table of names (`NameCounts`) that has the number of reports of all epochs.
+LASTING_REPORTS_ROW = 3
 PROXY_NAMES = ("east", "west")
 START_TIME = 1_000.0
 EPOCH_SECONDS = 100
@@ -61,9 +75,7 @@ class Templates:
         self._folder = folder
         items = (Item(f"film-{number}", "A film") for number in range(N_ITEMS))
         (folder / "catalogue.json").write_bytes(Catalogue.from_items(items).raw)
-        self.settings = make_settings(
-            folder, "sqlite://", training=TRAINING, epoch_seconds=EPOCH_SECONDS
-        )
+        self.settings = make_settings(folder, "sqlite://", epoch_seconds=EPOCH_SECONDS)
         self.server = cache(self._server)
         self.client = cache(self._client)
         self.proxy = cache(self._proxy)
@@ -71,17 +83,17 @@ class Templates:
         self.scratch.mkdir()
         self.reused = ReusedStore(self.scratch / "server")
 
-    def adapt_settings(self, least: int, dummies: int) -> ServerSettings:
-        training = replace(TRAINING, dummies=dummies)
+    def adapt_settings(self, kind: str, least: int, dummies: int) -> ServerSettings:
+        training = replace(TRAININGS[kind], dummies=dummies)
         return replace(self.settings, terms=make_terms(least), training=training)
 
-    def _server(self, least: int, dummies: int) -> Path:
+    def _server(self, kind: str, least: int, dummies: int) -> Path:
         """Make a server whose first epoch is open."""
-        folder = self._folder / f"server-{least}-{dummies}"
+        folder = self._folder / f"server-{kind}-{least}-{dummies}"
         folder.mkdir()
         url = f"sqlite:///{folder / 'server.sqlite'}"
         world = World.begin(
-            replace(self.adapt_settings(least, dummies), database=url), now=START_TIME
+            replace(self.adapt_settings(kind, least, dummies), database=url), now=START_TIME
         )
         world.server.tick()
         world.close()
@@ -91,10 +103,10 @@ class Templates:
         ProxyStore.create(self._folder / "proxy")
         return self._folder / "proxy"
 
-    def _client(self, least: int, dummies: int) -> Path:
+    def _client(self, kind: str, least: int, dummies: int) -> Path:
         """Make a client that has accepted the terms of this server."""
-        folder = self._folder / f"client-{least}-{dummies}"
-        store = ServerStore(f"sqlite:///{self.server(least, dummies) / 'server.sqlite'}")
+        folder = self._folder / f"client-{kind}-{least}-{dummies}"
+        store = ServerStore(f"sqlite:///{self.server(kind, least, dummies) / 'server.sqlite'}")
         with store.read() as transaction:
             latest = transaction.find_latest_epoch()
         store.close()
@@ -127,10 +139,11 @@ class Run:
         self._folder = templates.scratch / str(seed)
         self.least = least = rng.choice((1, 1, 2, 3))
         self.dummies = dummies = (0, 3)[seed % 2]
+        self.kind = kind = ("taste", "names")[seed // 2 % 2]
         self.patient = rng.random() < 0.7
         names = PROXY_NAMES[: rng.choice((1, 1, 2))]
         self._settings = replace(
-            templates.adapt_settings(least, dummies),
+            templates.adapt_settings(kind, least, dummies),
             grace_seconds=LONG_GRACE_SECONDS if self.patient else SHORT_GRACE_SECONDS,
             proxies={name: templates.settings.proxies[name] for name in names},
         )
@@ -138,7 +151,7 @@ class Run:
         self.network = Network(rng, rng.choice((0.0, 0.1, 0.3)))
         self.server = KillableServer(
             templates.reused,
-            templates.server(least, dummies),
+            templates.server(kind, least, dummies),
             self._settings,
             self._clock,
         )
@@ -192,6 +205,8 @@ class Run:
                 assert row is not None
                 self.sent_batches.check(epoch, sums[:N_PEOPLE_DIRECTIONS], names, late)
                 self._check_dummies(sums, row, late)
+                if self.kind == "names":
+                    check_name_counts(transaction, row)
         for name, client in self.clients.items():
             spent = list_charged_epochs(client.folder)
             assert len(spent) == len(set(spent)), f"{name} was charged twice in an epoch"
@@ -268,7 +283,7 @@ class Run:
         name = f"client-{self.rng.randrange(2)}"
         if name not in self.clients:
             folder = shutil.copytree(
-                self._templates.client(self.least, self.dummies), self._folder / name
+                self._templates.client(self.kind, self.least, self.dummies), self._folder / name
             )
             self.clients[name] = KillableClient(name, folder, self._clock)
         part = self.proxies[int(name[-1]) % len(self.proxies)]
@@ -339,7 +354,9 @@ class Run:
 
     def _seal(self, signed: SignedManifest, directions: list[int]) -> Batch:
         assert signed.manifest.public_key is not None
-        reports = [direction << 1 | self.rng.getrandbits(1) for direction in directions]
+        reports = directions
+        if self.kind == "taste":
+            reports = [direction << 1 | self.rng.getrandbits(1) for direction in directions]
         sealed = seal_reports(np.array(reports, np.uint32), signed.manifest.public_key, signed.hash)
         return Batch(signed.manifest.epoch, signed.hash, self.rng.randbytes(16), sealed)
 
@@ -353,7 +370,9 @@ class Run:
         stream = np.random.default_rng(self.rng.getrandbits(32))
         words[:] = stream.integers(0, 2**64, words.shape, dtype=np.uint64)
         for place, direction in enumerate(self._drawn):
-            words[0, place, 0] = (direction << 64) // N_DIRECTIONS + 1
+            words[0, place, DIRECTION_WORD] = (direction << 64) // N_DIRECTIONS + 1
+            if self.kind == "names":
+                words[0, place, COIN_WORD] = 0  # so it is not the name, which others have as well
         return words
 
     def check_sent(self, client: str, batch: bytes) -> None:
@@ -370,7 +389,8 @@ class Run:
             verification_key=KEYS.verification_key.hex(),
             chunk_reports=self.rng.choice((3, 5, 8)),
         )
-        entropy = UpperHalfRandomness(self.rng.getrandbits(32))
+        n_signs = 2 if self.kind == "taste" else 1
+        entropy = UpperHalfRandomness(self.rng.getrandbits(32), n_signs * N_DIRECTIONS)
         return KillableProxy(name, folder, self.upstreams[name], settings, self._clock, entropy)
 
     def _api(self, part: KillableProxy) -> ProxyOverNetwork:
@@ -387,12 +407,26 @@ class Run:
 
 
 class UpperHalfRandomness(Randomness):
-    """Random words that are all signed directions in the upper half."""
+    """Random words that are all reports in the upper half."""
+
+    def __init__(self, seed: int, n_reports: int):
+        super().__init__(seed)
+        self._half = np.uint64(n_reports // 2)
 
     def __call__(self, n: int) -> bytes:
-        words = np.frombuffer(super().__call__(n), np.uint64)
-        half = np.uint64(N_DIRECTIONS)
+        words, half = np.frombuffer(super().__call__(n), np.uint64), self._half
         return (words // (2 * half) * (2 * half) + half + words % half).tobytes()
+
+
+def check_name_counts(transaction: Transaction, epoch: Epoch) -> None:
+    """Check that the table of names counts all reports of an applied epoch of names once."""
+    before, after = (
+        transaction.get_name_counts(number)[LASTING_REPORTS_ROW]
+        for number in (epoch.epoch, epoch.epoch + 1)
+    )
+    assert np.array_equal(after - before, np.full(len(before), epoch.reports)), (
+        f"epoch {epoch.epoch}: names of {after - before} reports, not of {epoch.reports}"
+    )
 
 
 class _WatchedProxy:

@@ -355,7 +355,7 @@ def test_in_the_toy_shop_any_name_has_an_account(
     """Fetch a token in one visit and spend it in a later one, with one browser only."""
     options = ("--epoch-seconds", 40, "--min-clients", 1, "--people", 2000, "--budget", 50)
     with run_up(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
-        (address,) = re.findall(r"logs in: (\S+)", text)
+        (address,) = re.findall(r"can log in: (\S+)", text)
         visitor = shopper(address)
         visitor.log_in("ann")
         visitor.press("yes")

@@ -27,8 +27,8 @@ def test_start(
     person.install()
     few = person.next()
     assert "566 users x 1,286 items, 67,020 interactions" in few
-    assert "epsilon 10, reports 5 in each of 1 epoch" in few
-    assert parse_hit_ratios(few) == ["0.498", "0.385", "0.599", "0.428"]
+    assert "named: epsilon 10, reports 1 in each of 5 of 20 epochs" in few
+    assert parse_hit_ratios(few) == ["0.401", "0.362", "0.599", "0.428"]
     assert parse_hit_ratios(person.next())[:2] == ["0.645", "0.595"]
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     assert len(person.next_python()["items"]) == 5  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ def test_start(
     assert person.next_python()["sales"].n_items == 3  # type: ignore[attr-defined]
     person.next_python()
     sampled, whole = capsys.readouterr().out.splitlines()[-1].split()
-    assert (sampled[:5], whole[:5]) == ("0.498", "0.153")
+    assert (sampled[:5], whole[:5]) == ("0.401", "0.118")
     assert len(person.next_python()["result"].people) == 26  # type: ignore[attr-defined]
     assert capsys.readouterr().out.count("'ndcg@100'") == 3
     assert parse_hit_ratios(person.next())[:3] == ["0.599", "0.465", "0.477"]

@@ -27,6 +27,14 @@ def test_a_local_budget_buys_reports_of_the_best_epsilon(
     assert chosen.event(9_781).pure <= local
 
 
+@pytest.mark.parametrize(
+    ("epochs", "turns", "reports"), [(1, 1, 5), (2, 2, 2), (3, 2, 2), (4, 4, 1), (20, 5, 1)]
+)
+def test_few_reports_are_lost_where_turns_are_few(epochs: int, turns: int, reports: int) -> None:
+    chosen = plan(items=500, budget=Budget(40), epochs=epochs)
+    assert (chosen.turns, chosen.reports) == (turns, reports)
+
+
 @pytest.mark.parametrize("central", [3.0, 1.0])
 def test_a_central_budget_is_met_by_dummies_alone_and_by_a_lower_epsilon(central: float) -> None:
     chosen = plan(budget=Budget(10, central))
@@ -92,6 +100,8 @@ def test_names_need_a_local_budget() -> None:
         ({"budget": Budget(10, 1)}, "named"),
         ({"preset": "strong"}, "named"),
         ({"budget": Budget(5_000)}, "named"),
+        ({"budget": Budget(50), "epochs": 365}, "named"),
+        ({"budget": Budget(50), "lifetime": 2, "reports": 2}, "named"),
         ({"budget": Budget(central=1)}, "loudest"),
         ({}, "loudest"),
         ({"budget": Budget(50), "mechanism": "loudest"}, "loudest"),

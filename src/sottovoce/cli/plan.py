@@ -25,7 +25,6 @@ from sottovoce.cli.options import (
 from sottovoce.errors import NothingToLearnError, SettingsError
 from sottovoce.privacy import format_epsilon
 from sottovoce.simulation.outlook import (
-    DAYS_PER_WEEK,
     MAX_TESTED_PEOPLE,
     SHOP_KINDS,
     NamesOutlook,
@@ -37,7 +36,12 @@ from sottovoce.simulation.outlook import (
 )
 from sottovoce.simulation.start import read_start
 from sottovoce.training import Budget
-from sottovoce.training.naming import MIN_USEFUL_REPORTS, WANTED_REPORTS
+from sottovoce.training.naming import (
+    DAYS_PER_WEEK,
+    DEFAULT_NAMING_EPOCHS,
+    MIN_USEFUL_REPORTS,
+    WANTED_REPORTS,
+)
 from sottovoce.training.planning import PublicNumbers, is_for_names
 
 SECONDS_PER_DAY = 86_400
@@ -63,7 +67,7 @@ def plan(
     newcomers: Annotated[
         int | None,
         make_option(
-            "Number of people who visit for the first time in a week and agree to take part.",
+            "Number of these people who visit for the first time.",
             "required to learn names",
             min=0,
         ),
@@ -79,7 +83,8 @@ def plan(
     """Say whether a shop is large enough, what it promises, and how good its lists become.
 
     Names: a person sends few reports in a lifetime, so in the long run only new people report. The
-    command says how many reports an epoch then has, and how long it must be.
+    command says how many reports an epoch then has, and how long it must be. The reports of a
+    person are spread over the time for which people stay.
 
     Taste: the planned training is simulated in six invented shops of this size, whose people have
     3, 6 or 10 kinds of tastes, each distinct or blurred. HR@10 is the share of people whose
@@ -204,10 +209,11 @@ def _describe_names(outlook: NamesOutlook) -> str:
     """Return what a report names, and how the reports of a person are spread, in words."""
     settings, terms = outlook.settings, outlook.terms
     crowd = f", longer if fewer than {outlook.min_clients:,} come" * (outlook.min_clients > 1)
+    stay = ", about as long as people stay" * (settings.epochs < DEFAULT_NAMING_EPOCHS)
     return (
         f"An epoch takes {output.pluralize(outlook.epoch_days, 'day')}{crowd}; each person's turns "
-        f"are spread over {output.pluralize(settings.epochs, 'epoch')}. In the first ones, the "
-        f"{output.count_people(outlook.present)} who are there at the beginning send about "
+        f"are spread over {output.pluralize(settings.epochs, 'epoch')}{stay}. In the first ones, "
+        f"the {output.count_people(outlook.present)} who are there at the beginning send about "
         f"{outlook.first_reports:,.0f} reports more in each. A report names one of "
         f"{outlook.public_numbers.items:,} items, or is one of {terms.names:,} "
         f"outcomes by chance: beyond {terms.max_items:,} items, people must be asked again."
@@ -283,7 +289,7 @@ def _format_taste_command(outlook: ShopOutlook, start: Path | None) -> str:
 
 def _format_names_command(outlook: NamesOutlook, start: Path | None) -> str:
     """Return the line with the command that sets up a server with the same plan."""
-    others = {"start": start}
+    others = {"epochs": f"{outlook.settings.epochs}", "start": start}
     return _format_setup_command(outlook, outlook.epoch_days, "names", others)
 
 

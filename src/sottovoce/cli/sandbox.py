@@ -257,7 +257,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"{ONE_OPERATOR_NOTICE} (docs/operators.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit}",
-        f"  sottovoce swarm --up {folder} --clients {system.min_clients}{histories}",
+        f"  sottovoce swarm --up {folder} --clients {system.swarm_size}{histories}",
         *_describe_embedding(folder, system, limit),
         f"An epoch waits until {output.count_people(system.min_clients)} have reported.",
     ):

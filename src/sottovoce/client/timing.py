@@ -18,9 +18,10 @@ MAX_JITTER_SECONDS = 3_600.0
 # An upper bound of `compute_lead`. A batch that an earlier process left behind never has to wait
 # longer than this, unless the clock was set back since. Then the batch is sent at once.
 MAX_LEAD_SECONDS = 1_200.0
-# In a training of names, devices send in the last quarter of an epoch if it is at least as long as
-# this. Otherwise a device that syncs once a day might never sync in that quarter.
-MIN_QUARTER_SECONDS = 86_400.0
+# In a training of names, devices send in the last quarter of an epoch, if that is at least as long
+# as this. Their moments lie at least this long before the end, so that a device that syncs once a
+# day has a sync after its moment.
+RESERVED_SECONDS = 86_400.0
 # A sync begins when the clock shows a multiple of this. Otherwise the time of the first request
 # could reveal how long the application took for its work before, such as recommending.
 SYNC_GRID_SECONDS = 10.0
@@ -64,8 +65,9 @@ def draw_plan(
     until = manifest.closes if earliest + lead < manifest.closes else manifest.ends
     # What is touched now is known best at the end of an epoch.
     quarter = (manifest.closes - manifest.opens) / 4
-    if jitter and manifest.terms.asks_for_names and quarter >= MIN_QUARTER_SECONDS:
-        earliest, jitter = max(earliest, manifest.closes - quarter), quarter
+    if jitter and manifest.terms.asks_for_names and quarter >= RESERVED_SECONDS:
+        earliest = max(earliest, manifest.closes - quarter)
+        jitter = max(jitter, manifest.closes - RESERVED_SECONDS - earliest)
     span = max(min(jitter, until - lead - earliest), 0.0)
     return EpochPlan(manifest.epoch, takes_part, earliest + span * draw_uniform(entropy))
 

@@ -45,8 +45,9 @@ class Rate:
         """Return limits far below a crowd, which are enough for a household or an office."""
         if min_clients == 1:
             return cls()
-        # A fifth of a small crowd, a hundredth of a large one.
-        limit = max(min(min_clients // 5, MAX_BATCHES_PER_HOUSEHOLD), min_clients // 100, 1)
+        # A fifth of a small crowd. Of a large one a two-hundredth, which is less than the false
+        # names that lift an item into a list of ten (lab/docs/report.md).
+        limit = max(min(min_clients // 5, MAX_BATCHES_PER_HOUSEHOLD), min_clients // 200, 1)
         return cls(burst=min(10, limit), per_epoch=limit)
 
 

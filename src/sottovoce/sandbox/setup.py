@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from importlib.resources import files
+from math import ceil
 from pathlib import Path
 from typing import Self
 
@@ -103,6 +104,14 @@ class LiveSystem:
         """Largest epsilon that a device can spend in a whole training."""
         assert self.training is not None, "a folder's training is known"
         return self.training.epsilon * self.training.reports * self.training.max_turns
+
+    @property
+    def swarm_size(self) -> int:
+        """A number of clients of which enough for a crowd take part in each of the first epochs."""
+        assert self.training is not None, "a folder's training is known"
+        # By their turns, about twice the crowd takes part at first.
+        share = self.training.share
+        return self.min_clients if share == 1 else ceil(2 * self.min_clients / share)
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -30,14 +30,19 @@ from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState
 from sottovoce.training import Budget, Participation, Settings, plan_open_ended, plan_training
-from sottovoce.training.naming import MIN_USEFUL_REPORTS, WANTED_REPORTS, choose_epoch_days
+from sottovoce.training.naming import (
+    DAYS_PER_WEEK,
+    MIN_USEFUL_REPORTS,
+    WANTED_REPORTS,
+    choose_epoch_days,
+    choose_naming_epochs,
+)
 from sottovoce.training.planning import PublicNumbers
 
 Verdict = Literal["yes", "barely", "no", "unknown"]
 
 # The invented shops: the number of tastes, and the share of choices that follow a person's taste.
 SHOP_KINDS = tuple((tastes, focus) for tastes in (3, 6, 10) for focus in (0.6, 0.8))
-DAYS_PER_WEEK = 7
 # Number of items in a recommended list.
 LIST_LENGTH = 10
 # The largest number of people in each shop whose lists are measured.
@@ -222,39 +227,48 @@ def make_names_outlook(
 ) -> NamesOutlook:
     """Plan a training of names without an end, with epochs that are long enough.
 
+    The turns of a person are spread over as many epochs as people stay.
+
     >>> outlook = make_names_outlook(PublicNumbers(20_000, 500, 8), 1_500, Budget(local=10))
     >>> outlook.verdict, outlook.epoch_days, outlook.reports
     ('yes', 5, 1071.4285714285713)
 
     Args:
         public_numbers: People per week, number of items, and the typical length of a history.
-        newcomers: New people per week.
+        newcomers: New people per week, who are among the people per week.
         budget: The epsilon that a person may spend.
         accounts: Whether reports need accounts.
 
     Raises:
         SettingsError: There is no plan for these numbers.
     """
+    if newcomers > public_numbers.people:
+        raise SettingsError(
+            f"{newcomers:,} newcomers are more than the {public_numbers.people:,} people of a "
+            "week, although newcomers are among them: count all who visit in a week as people"
+        )
 
-    def make_plan(people: int) -> Settings:
+    def make_plan(people: int, epochs: int | None) -> Settings:
         return plan_open_ended(
             people,
             public_numbers.items,
             budget=budget,
             mechanism=Named.name,
             start_factors=public_numbers.start_factors,
+            epochs=epochs,
         )
 
-    # How many reports one person makes does not depend on the number of people.
-    first = make_plan(public_numbers.people)
+    # How many reports one person makes hardly depends on the numbers of people and epochs.
+    first = make_plan(public_numbers.people, None)
     days = choose_epoch_days(newcomers * first.turns * first.reports / DAYS_PER_WEEK)
+    epochs = choose_naming_epochs(public_numbers.people, newcomers, days)
     # A plan spreads the turns of its people over its epochs. So it is made for the people who come
     # during these epochs.
-    people = max(round(newcomers * days / DAYS_PER_WEEK * first.epochs), 1)
+    people = max(round(newcomers * days / DAYS_PER_WEEK * epochs), 1)
     return NamesOutlook(
         replace(public_numbers, people=people),
         budget,
-        make_plan(people),
+        make_plan(people, epochs),
         public_numbers.people,
         newcomers,
         days,

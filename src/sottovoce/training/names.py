@@ -1,8 +1,8 @@
 """The server's memory in a training of names: recent names, and names of the long run.
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
-recent names. It is published smoothed, never as raw counts: in a small epoch, an item that was
-named once was probably named by a person and not by noise.
+recent names. It is smoothed, because counts of few reports are noisy. The smoothing hides nothing:
+anyone who follows the published models can compute the counts of each epoch.
 """
 
 from __future__ import annotations

@@ -21,9 +21,11 @@ from sottovoce.training.budget import (
 )
 from sottovoce.training.settings import Settings
 
-# The turns of a person are spread over at least this many epochs. Otherwise most reports of an
-# epoch would come from people who have just joined and are not representative.
-MIN_NAMING_EPOCHS = 20
+# The turns of a person are spread over this many epochs, or over fewer if people stay for a shorter
+# time. Otherwise most reports of an epoch would come from people who have just joined and are not
+# representative.
+DEFAULT_NAMING_EPOCHS = 20
+DAYS_PER_WEEK = 7
 # The half-life of names, in epochs, by the smallest number of reports in an epoch. With fewer
 # reports in an epoch, earlier epochs must count more. Chosen on Netflix data replayed by date, with
 # seeds 1003 and 1004 (lab/docs/report.md).
@@ -113,6 +115,31 @@ def choose_epoch_days(reports_per_day: float) -> int:
     return ceil(WANTED_REPORTS / reports_per_day)
 
 
+def choose_naming_epochs(people: int, newcomers: int, epoch_days: int) -> int:
+    """Return over how many epochs to spread the turns of a person: as many as people stay.
+
+    Every visitor of a week is new or has come before. So the number of weeks between the first
+    visit of a person and the last one is `people / newcomers - 1` in the mean.
+
+    Args:
+        people: Number of people who visit in a week.
+        newcomers: Number of them who visit for the first time.
+        epoch_days: Length of an epoch in days.
+
+    >>> choose_naming_epochs(20_000, 2_000, 4), choose_naming_epochs(20_000, 19_000, 1)
+    (15, 1)
+    >>> choose_naming_epochs(20_000, 0, 28)
+    20
+    """
+    # A device of somebody who has left would name an item of long ago, and a page would not report.
+    # In replays by date (lab/docs/report.md), spreading over more epochs than people stay makes
+    # lists of news less than half as good.
+    if not newcomers:
+        return DEFAULT_NAMING_EPOCHS
+    stay_days = (people / newcomers - 1) * DAYS_PER_WEEK
+    return int(min(max(stay_days / epoch_days, 1), DEFAULT_NAMING_EPOCHS))
+
+
 def _list_candidates(
     settings: Settings, budget: Budget, n_items: int, fixed: Mapping[str, Any]
 ) -> Iterator[Settings]:
@@ -154,8 +181,11 @@ def _choose_report_count(local: float, names: int, fixed: Mapping[str, Any]) -> 
 
 def _spread_reports(reports: int, fixed: Mapping[str, Any]) -> dict[str, int]:
     """Return the settings with which a person makes this number of reports, few in each epoch."""
-    epochs = fixed.get("epochs") or MIN_NAMING_EPOCHS
-    k = fixed.get("reports") or min(ceil(reports / epochs), MAX_REPORTS)
+    epochs = fixed.get("epochs") or DEFAULT_NAMING_EPOCHS
+    # Round the reports of a turn up or down, whichever loses fewer reports of the lifetime.
+    up, down = ceil(reports / epochs), reports // epochs
+    k = down if down * epochs >= reports // up * up else up
+    k = fixed.get("reports") or min(k, MAX_REPORTS)
     turns = fixed.get("lifetime") or max(reports // k, 1)
     return {"reports": k, "lifetime": turns, "epochs": fixed.get("epochs") or max(epochs, turns)}
 

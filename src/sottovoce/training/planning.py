@@ -96,10 +96,10 @@ MAX_DUMMY_LOUD_SCALE = 2.0
 START_MECHANISMS = (Loudest.name, Named.name)
 
 # An operator who gives one of these settings asks for a model of tastes.
-TASTE_SETTINGS = (
-    *("mechanism", "factors", "alpha", "ridge", "epsilon", "reports", "epochs", "lifetime"),
-    *Loudest.options(),
-)
+TASTE_SETTINGS = ("mechanism", "factors", "alpha", "ridge", *Loudest.options())
+# These settings divide the budget of a person, for names as well. But an operator who gives one for
+# a training that ends has decided how much people report, so the planner does not turn to names.
+DIVIDING_SETTINGS = ("epsilon", "reports", "epochs", "lifetime")
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,9 @@ def _plan_local(
     # The signal of m reports within a budget B is proportional to m gain(B / m)^2. It may be
     # largest for a few precise reports or for many vague ones.
     reports = _rank_report_counts(settings, budget, public.items, fixed)[0]
-    if reports > MAX_USEFUL_REPORTS and fixed.keys().isdisjoint(TASTE_SETTINGS):
+    if reports > MAX_USEFUL_REPORTS and fixed.keys().isdisjoint(
+        (*TASTE_SETTINGS, *DIVIDING_SETTINGS)
+    ):
         smaller = replace(budget, local=(budget.local or 0) * MAX_USEFUL_REPORTS / reports)
         warnings.warn(
             f"of a budget of {budget.local:g} only about {smaller.local:.0f} is spent: "
@@ -374,7 +376,7 @@ def _is_signal_too_weak(
     assert budget.local is not None
     # With a start, the mechanism alone says only that tastes are wanted, and not at any price.
     chosen = fixed.keys() - ({"mechanism"} if public.start_factors else set())
-    if not chosen.isdisjoint(TASTE_SETTINGS):
+    if not chosen.isdisjoint((*TASTE_SETTINGS, *DIVIDING_SETTINGS)):
         return False
     gain = _compute_gain(settings.mechanism, budget.local / reports, public.items)
     if public.start_factors:

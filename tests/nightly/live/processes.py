@@ -12,13 +12,14 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce.cli.proxy import app as proxy_app
 from sottovoce.cli.server import app as server_app
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
-from sottovoce.server import Keys, ServerStore
-from sottovoce.server.transaction import Epoch
+from sottovoce.server import Keys, ServerSettings, ServerStore
+from sottovoce.server.administration import begin_training
+from sottovoce.server.transaction import Epoch, Transaction
+from tests.live.operations import check_name_counts
 from tests.live.sent_batches import SentBatches
 from tests.processes import free_port, make_caller, wait_until
 
@@ -29,10 +30,18 @@ REPORTS_PER_BATCH = 2
 # People that an epoch waits for.
 CROWD_SIZE = 4
 FILM_CATALOGUE = Catalogue.from_items(Item(f"f{n}", f"Film {n}") for n in range(N_ITEMS))
-TRAINING_SETTINGS = f"""preset = "coordinate"
+N_DIRECTIONS = N_ITEMS * N_FACTORS
+TASTE_SETTINGS = f"""preset = "coordinate"
 reports = {REPORTS_PER_BATCH}
 factors = {N_FACTORS}
 epochs = 1000
+"""
+# In a training of names, an outcome is a direction: they count from 0, and have no sign.
+NAMES_SETTINGS = f"""preset = "named"
+reports = {REPORTS_PER_BATCH}
+names = {N_DIRECTIONS}
+epochs = 1000
+half_life = 1.0
 """
 
 
@@ -86,7 +95,7 @@ class Site:
             ("port = 8090", f"port = {self.ports[name]}"),
             ("port = 8091", f"port = {self.ports[f'watch {name}']}"),
             ("openers = 0", "openers = 1"),
-            ('preset = "coordinate"\n', TRAINING_SETTINGS + f"dummies = {self._dummies}\n"),
+            ('preset = "coordinate"\n', TASTE_SETTINGS + f"dummies = {self._dummies}\n"),
         )
 
     def _make_proxy(self, name: str, server: int, chunk_reports: int) -> None:
@@ -114,6 +123,16 @@ class Site:
             text = text.replace(old, new)
         self.configs[part].write_text(text)
 
+    def learn_names(self, workers: Iterable[str]) -> None:
+        """Begin a training of names while the processes of the training of taste run."""
+        for name in workers:
+            self.change(name, (TASTE_SETTINGS, NAMES_SETTINGS))
+        store = ServerStore(self.database)
+        try:
+            begin_training(store, ServerSettings.read(self.configs[name]), random_start=False)
+        finally:
+            store.close()
+
     def read_logs(self) -> str:
         """Return the logs of all processes."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
@@ -125,25 +144,34 @@ class Site:
             with store.read() as transaction:
                 over = [e for e in transaction.list_epochs() if e.state == "applied"]
                 for epoch in over:
-                    self._check_epoch(epoch, transaction.get_sums(epoch.epoch), sent_batches)
+                    self._check_epoch(transaction, epoch, sent_batches)
         finally:
             store.close()
         return len(over)
 
     def _check_epoch(
-        self, epoch: Epoch, sums: NDArray[np.int64], sent_batches: SentBatches
+        self, transaction: Transaction, epoch: Epoch, sent_batches: SentBatches
     ) -> None:
         """Check one epoch; with dummies, which may be on any direction, check only numbers."""
-        names = list(self.proxies)
+        proxies, sums = list(self.proxies), transaction.get_sums(epoch.epoch)
+        is_of_names = self._asks_for_names(epoch)
+        if is_of_names:
+            check_name_counts(transaction, epoch)
         if not self._dummies:
-            sent_batches.check(epoch.epoch, sums, names, [])
+            sent_batches.check(epoch.epoch, sums, proxies, [])
             return
-        sent_batches.check_number(epoch.epoch, epoch.reports, names)
+        sent_batches.check_number(epoch.epoch, epoch.reports, proxies)
         crowds, rest = divmod(epoch.reports, CROWD_SIZE * REPORTS_PER_BATCH)
         assert rest == 0, f"epoch {epoch.epoch}: lost or doubled dummies"
-        signs = epoch.reports + crowds * self._dummies
-        assert (sums.sum() - signs) % 2 == 0
-        assert np.abs(sums).sum() <= signs
+        total = epoch.reports + crowds * self._dummies
+        if is_of_names:
+            assert sums.sum() == total
+            return
+        assert (sums.sum() - total) % 2 == 0
+        assert np.abs(sums).sum() <= total
+
+    def _asks_for_names(self, epoch: Epoch) -> bool:
+        return SignedManifest.open(epoch.manifest, self.key).manifest.terms.asks_for_names
 
 
 class Launcher:
@@ -211,7 +239,7 @@ class Sender:
         site: Site,
         http: httpx.Client,
         sent_batches: SentBatches | None = None,
-        directions: Iterable[int] = range(N_ITEMS * N_FACTORS),
+        directions: Iterable[int] = range(N_DIRECTIONS),
     ):
         self._site = site
         self._http = http
@@ -242,7 +270,10 @@ class Sender:
     def make_batch(self, signed: SignedManifest) -> bytes:
         assert signed.manifest.public_key is not None
         directions = [next(self._free) for _ in range(REPORTS_PER_BATCH)]
-        reports = np.array([direction << 1 | 1 for direction in directions], np.uint32)
+        if signed.manifest.terms.asks_for_names:
+            reports = np.array(directions, np.uint32)
+        else:
+            reports = np.array([direction << 1 | 1 for direction in directions], np.uint32)
         sealed = seal_reports(reports, signed.manifest.public_key, signed.hash)
         data = Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed).encode()
         self.sent_batches.add(data, directions)

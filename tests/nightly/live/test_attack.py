@@ -23,8 +23,7 @@ from tests.live.sent_batches import SentBatches
 from tests.nightly.live.attackers import AttackersPlan
 from tests.nightly.live.processes import (
     CROWD_SIZE,
-    N_FACTORS,
-    N_ITEMS,
+    N_DIRECTIONS,
     ROOT,
     Launcher,
     Sender,
@@ -72,7 +71,7 @@ class Person(threading.Thread):
 
     def __init__(self, site: Site, sent_batches: SentBatches, number: int, over: threading.Event):
         super().__init__()
-        share = N_ITEMS * N_FACTORS // N_HONEST_PEOPLE
+        share = N_DIRECTIONS // N_HONEST_PEOPLE
         self.http = TimedClient(number)
         directions = range(number * share, (number + 1) * share)
         self._sender = Sender(site, self.http, sent_batches, directions)

@@ -29,7 +29,10 @@ def check(site: Site, people: Sender, epochs: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("many", "dummies"), [(False, 0), (False, 3), (True, 0)])
 def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
-    """Run one of each on SQLite, then three proxies with a worker each on PostgreSQL."""
+    """Run one of each on SQLite, then three proxies with a worker each on PostgreSQL.
+
+    After half of the kills, a training of names follows that of taste.
+    """
     proxies = ("east", "middle", "west") if many else ("proxy",)
     workers = ("server-1", "server-2", "server-3") if many else ("server",)
     rng = Random(1)
@@ -46,7 +49,10 @@ def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
         for part in (*workers, *proxies):
             launcher.start(part)
         people.wait_for_epochs(1)
-        for _ in range(N_KILLS):
+        for number in range(N_KILLS):
+            if number == N_KILLS // 2:
+                people.wait_for_epochs(1)
+                site.learn_names(workers)
             moment = time.monotonic() + rng.uniform(0.0, 0.8)
             people.send_until(lambda moment=moment: time.monotonic() > moment, "nothing")  # type: ignore[misc]
             part = rng.choice((*workers, *proxies))
@@ -54,3 +60,6 @@ def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
             launcher.start(part)
         people.wait_for_epochs(3)
         check(site, people, epochs=3)
+        signed = people.fetch_manifest(proxies[0])
+        assert signed is not None
+        assert signed.manifest.terms.asks_for_names
