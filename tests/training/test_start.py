@@ -57,19 +57,23 @@ def test_noise_does_not_move_a_start() -> None:
         assert np.linalg.norm(after - V) < 0.2 * np.linalg.norm(V)
 
 
-def test_reports_that_agree_move_a_start() -> None:
-    settings = Settings.preset("loudest", factors=8, epochs=20, reports=1, rotate=False)
-    V, built = learn_start(make_table(), factors=8), settings.build(N_ITEMS)
-    V = make_items_from_start(settings, V)
+def test_every_epoch_counts_alike_beside_a_start() -> None:
+    settings = Settings(factors=8, epochs=20, reports=1, rotate=False, regularization=1e-12)
+    built = settings.build(N_ITEMS)
+    start = make_items_from_start(settings, learn_start(make_table(), factors=8))
     sums = np.zeros(built.n_sums, np.int64)
     sums[:5] = 1_000
-    arguments = (V, sums, 5_000, 1, settings, built)
-    with_start = compute_next_items(*arguments, has_start=True) - V
-    without = compute_next_items(*arguments) - V
-    # The direction is the same, and the weight is near 1 if little of the step is noise.
-    weight = np.linalg.norm(with_start) / np.linalg.norm(without)
-    assert 0.6 < weight < 1
-    np.testing.assert_allclose(with_start, weight * without, rtol=1e-2, atol=1e-2)
+    # What reports alone would make in all epochs.
+    reached = -settings.rate * settings.epochs * built.estimate(sums, 5_000)
+    V, shares = start, []
+    for epoch in range(1, 6):
+        V = compute_next_items(V, sums, 5_000, epoch, settings, built, has_start=True)
+        moved, whole = (V - start).ravel().astype(float), (reached - start).ravel()
+        shares.append(float(moved @ whole / (whole @ whole)))
+        np.testing.assert_allclose(moved, shares[-1] * whole, rtol=1e-3, atol=1e-3)
+    # The odds of the reports against the start grow by the same amount in each epoch.
+    odds = [share / (1 - share) for share in shares]
+    np.testing.assert_allclose(np.diff(odds), odds[0], rtol=1e-3)
 
 
 def test_names_leave_a_start_as_it_is() -> None:

@@ -58,6 +58,7 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
         for run in content["runs"]
     ]
     assert content["later"]["model"]["hr@10"]["mean"] == pytest.approx(sum(later) / 2)
+    assert 0 < content["later"]["model"]["off chart@10"]["mean"] < 10
     assert content["recovery"]["model"]["missing"][0] == 1.0
     assert sum(row["cases"] for row in content["new_items"]["by_touched"]) > 0
     assert picture.exists()
@@ -69,7 +70,7 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
         gains = [tried["ndcg@100"] for tried in choice["tried"]]
         best = choice["tried"][gains.index(max(gains))]
         assert choice["setting"] | {"ndcg@100": max(gains)} == best
-        assert set(shown) == {"hr@10", "hr@50", "ndcg@100", "hr@10 sampled"}
+        assert {"hr@10", "hr@50", "ndcg@100", "hr@10 sampled"} <= set(shown)
         assert name not in content["choosing"]
     assert set(content["choosing"]["model"]) == set(content["later"]["model"])
 

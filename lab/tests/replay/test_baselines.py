@@ -83,9 +83,12 @@ def test_recent_popularity_counts_the_last_periods(timeline: Timeline, n_periods
             once[h.indices[latest]] += 1 / len(latest)
     for counted, is_once in ((counts, False), (once, True)):
         baseline = RecentPopularity(timeline, {"periods": n_periods}, once=is_once)
-        ranks = baseline.rank(cases, side)[PLAIN_SUFFIX].catalogue
+        ranks = baseline.rank(cases, side)[PLAIN_SUFFIX]
         scores = np.tile(counted[:size], (len(cases), 1))
-        assert ranks.better.tolist() == count_better(scores, cases)
+        assert ranks.catalogue.better.tolist() == count_better(scores, cases)
+        # The chart has the counts of the last period.
+        assert ranks.off_chart is not None
+        assert (ranks.off_chart == 0) == (n_periods == 1 and not is_once)
     assert not np.array_equal(np.argsort(counts), np.argsort(once))
 
 

@@ -161,6 +161,11 @@ def test_tests_do_not_use_training_data(timeline: Timeline) -> None:
             assert is_new.all() or not only_new
             before = timeline.counts[:period, split.test].sum(axis=0)
             assert np.array_equal(cases.touched, before)
+            last = timeline.counts[period - 1]
+            for row, chart in enumerate(cases.charts):
+                others = np.setdiff1d(np.arange(split.train.n_items), split.train[row])
+                expected = others[np.argsort(-last[others], kind="stable")][:10]
+                assert chart[chart >= 0].tolist() == expected.tolist()
         assert n_cases > 50
 
 

@@ -22,12 +22,15 @@ DEFAULT_ROW_LIMIT = 1.0
 ROW_LENGTH_QUANTILE = 0.75
 FULL_MEMORY_EPOCHS = 20
 
-# The length of a public start, relative to what all epochs could move if their reports agreed.
-# Chosen with seed 1003: 0.1 is better for 40,000 people, 0.2 for 4,000.
+# The length of a public start, relative to what all epochs could move if their reports agreed. It
+# is also the largest length of a mean gradient that a step believes in: on the Netflix films it is
+# about 0.16, but in a noisy epoch an estimate is longer by chance.
 START_LENGTH = 0.15
-# Largest length of a mean gradient that a step believes in. On the Netflix films it is about 0.16,
-# but in a noisy epoch an estimate is longer by chance.
-MAX_SIGNAL_LENGTH = 0.14
+# The expected squared error of a public start, relative to its squared length. A larger one lets
+# reports move a start faster. Chosen with seeds 1003 and 1004: on the Netflix films, 0.8 is as
+# good, and 0.22 is worse; on MovieLens 1M, 0.22 is a little better, and with 0.8 a budget of 10 is
+# worse than no reports.
+START_ERROR = 0.4
 # Length of a public start in a training of names, relative to the length of the column of shares
 # that the start gives. On the Netflix days, the column of reports was then about as long.
 START_LENGTH_WITH_SHARES = 2.0
@@ -55,10 +58,13 @@ def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDA
     if settings.asks_for_names:
         shares = NameCounts.from_items(start).compute_shares()
         return np.concatenate([shares[:, None], set_start_length(start)], axis=1)
-    # Reports can move the matrix by about this much in all the epochs that it remembers.
-    reach = settings.rate * min(settings.memory, settings.epochs)
-    V = set_length(start, START_LENGTH * reach)
+    V = set_length(start, START_LENGTH * settings.rate * count_remembered_epochs(settings))
     return _prepare_release(V, settings, 0)
+
+
+def count_remembered_epochs(settings: Settings) -> float:
+    """Return the number of epochs whose reports a model has at the end of a training."""
+    return min(settings.memory, settings.epochs)
 
 
 def set_start_length(start: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -129,13 +135,16 @@ def compute_next_items(
         has_start: Whether the training has a public start, which noise must not destroy.
     """
     estimate = mechanism.estimate(sums, n_reports)
+    fade = settings.fade
     if has_start:
-        estimate *= compute_signal_share(estimate, n_reports, settings, mechanism)
+        share = compute_share_of_epoch(estimate, n_reports, epochs_done, settings, mechanism)
+        estimate *= share * count_remembered_epochs(settings)
+        fade = 1 - share
     else:
         estimate *= compute_step_weight(n_reports, settings.dummies)
     if row_limit:
         estimate = limit_row_lengths(estimate, row_limit, settings.memory)
-    return apply_update(V, estimate, epochs_done, settings)
+    return apply_update(V, estimate, epochs_done, settings, fade)
 
 
 def limit_row_lengths(
@@ -180,17 +189,23 @@ def clip_row_lengths(rows: NDArray[np.float64], max_length: float) -> NDArray[np
     return np.asarray(rows * np.minimum(1.0, max_length / np.maximum(lengths, 1e-300)))
 
 
-def compute_signal_share(
-    estimate: NDArray[np.float64], n_reports: int, settings: Settings, mechanism: Mechanism
+def compute_share_of_epoch(
+    estimate: NDArray[np.float64],
+    n_reports: int,
+    epochs_done: int,
+    settings: Settings,
+    mechanism: Mechanism,
 ) -> float:
-    """Return the share of signal in the squared length of a whole training's estimate.
+    """Return the share of an epoch in the next item matrix of a training with a public start.
 
-    A Wiener filter has such a weight. A public start needs it: without reports worth the name, it
-    stays as it is.
+    The start and every epoch are estimates of the same matrix, and each counts by the inverse of
+    its squared error, as in a Kalman filter. So reports without a signal leave the start as it is,
+    and many reports replace it.
 
     Args:
-        estimate: The estimated mean gradient of one epoch.
+        estimate: The estimated mean gradient of the epoch.
         n_reports: Number of people's reports, without dummies.
+        epochs_done: Number of epochs so far, including this one.
         settings: The training's settings.
         mechanism: The mechanism that made the reports.
     """
@@ -200,10 +215,10 @@ def compute_signal_share(
     one_report[0] = 1
     squared_length = sum_squares(mechanism.estimate(one_report, n_reports))
     noise = squared_length * (n_reports + settings.dummies)
-    signal = min(max(sum_squares(estimate) - noise, 0.0), MAX_SIGNAL_LENGTH**2)
-    # Every epoch adds to the signal in the same direction, and to the noise in any direction.
-    signal_of_all = min(settings.memory, settings.epochs) * signal
-    return signal_of_all / (signal_of_all + noise)
+    signal = min(max(sum_squares(estimate) - noise, 0.0), START_LENGTH**2)
+    # The squared error of the start, relative to that of the epoch.
+    weight = START_ERROR * signal / noise
+    return weight / (1 + min(epochs_done, count_remembered_epochs(settings)) * weight)
 
 
 def compute_step_weight(reports: int, dummies: int) -> float:
@@ -224,16 +239,28 @@ def compute_step_weight(reports: int, dummies: int) -> float:
 
 
 def apply_update(
-    V: NDArray[np.float32], estimate: NDArray[np.float64], epochs_done: int, settings: Settings
+    V: NDArray[np.float32],
+    estimate: NDArray[np.float64],
+    epochs_done: int,
+    settings: Settings,
+    fade: float | None = None,
 ) -> NDArray[np.float32]:
-    """Return the next V for an estimate of the mean gradient, M x F."""
+    """Return the next V for an estimate of the mean gradient, M x F.
+
+    Args:
+        V: The item matrix of this epoch.
+        estimate: The estimated mean gradient.
+        epochs_done: Number of epochs so far, including this one.
+        settings: The training's settings.
+        fade: Factor of V; None: that of the settings.
+    """
     V = update_items(
         V,
         estimate,
         rate=settings.rate,
         steps=settings.steps,
         regularization=settings.regularization,
-        fade=settings.fade,
+        fade=settings.fade if fade is None else fade,
     )
     return _prepare_release(V, settings, epochs_done)
 

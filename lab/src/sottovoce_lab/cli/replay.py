@@ -60,6 +60,7 @@ from sottovoce_lab.replay.rivals import (
     CATALOGUE_METRICS,
     FROZEN_NAME,
     MODEL_NAME,
+    OFF_CHART_METRIC,
     PLAIN_SUFFIX,
     POPULARITY_NAME,
     SAMPLED_METRIC,
@@ -377,7 +378,8 @@ def _tabulate_means(results: ReplayResults) -> Table:
         title=f"Mean over the later periods{_format_side_information(results)}, and{PLAIN_SUFFIX}",
         title_justify="left",
         caption=f"{f'{seeds} seeds, 95% interval' if seeds > 1 else 'one seed'}; all: ranked in "
-        f"the whole catalogue; last column: {labels[CHOOSING_METRIC]} in earlier periods, by which "
+        f"the whole catalogue; off chart: how many of the first ten are not in the chart of the "
+        f"last period; last column: {labels[CHOOSING_METRIC]} in earlier periods, by which "
         f"settings are chosen; once: counts only the latest item of each person; frozen: does not "
         f"learn after epoch {results.runs[0].frozen_at}; popularity, {EASE_NAME} and {ALS_NAME} "
         f"are not private",
@@ -385,7 +387,7 @@ def _tabulate_means(results: ReplayResults) -> Table:
     )
     for name in [name + suffix for name in MODEL_COLOURS for suffix in ("", PLAIN_SUFFIX)]:
         if name in means:
-            cells = [str(means[name][metric]) for metric in labels]
+            cells = [str(means[name].get(metric, "")) for metric in labels]
             choice, before = results.runs[0].choices.get(name), ""
             if name in earlier:
                 before = str(earlier[name][CHOOSING_METRIC])
@@ -398,7 +400,8 @@ def _tabulate_means(results: ReplayResults) -> Table:
 def _label_metrics(results: ReplayResults) -> dict[str, str]:
     """Return the headings of the metrics by their names."""
     whole = {metric: f"{metric.upper()} all" for metric in CATALOGUE_METRICS}
-    return whole | {SAMPLED_METRIC: f"HR@10 of {results.plan.negatives + 1}"}
+    sampled = {SAMPLED_METRIC: f"HR@10 of {results.plan.negatives + 1}"}
+    return whole | sampled | {OFF_CHART_METRIC: "off chart"}
 
 
 def _describe_choices(results: ReplayResults) -> str:

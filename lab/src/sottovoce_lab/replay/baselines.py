@@ -158,7 +158,8 @@ class RecencyEase(Baseline):
             self.counts.timeline, cases.users, cases.period - 1, window, self.counts.half_life
         )
         tests = [cases.whole_catalogue, cases.candidates]
-        return {"": CaseRanks(*rank_for_tests(WeightedItems(own, B), tests))}
+        catalogue, sampled = rank_for_tests(WeightedItems(own, B), tests)
+        return {"": CaseRanks(catalogue, sampled)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.data import Split
 from sottovoce.data.streams import stream
-from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
+from sottovoce.simulation.evaluation.ranking import (
+    Candidates,
+    Factors,
+    rank_and_list,
+    sample_candidates,
+)
 from sottovoce_lab.replay.timeline import Timeline
 
 Int64 = NDArray[np.int64]
+# Length of the lists of HR@10 and of the chart.
+LIST_LENGTH = 10
 # An item is new for this number of epochs after it arrives, unless it arrives in the first period.
 MAX_NEW_ITEM_AGE = 10
 
@@ -31,6 +39,8 @@ class Cases:
     """Number of epochs for which the touched item of each case was in the catalogue before."""
     touched: Int64
     """Number of people who had touched the item of each case before this period."""
+    last_counts: Int64
+    """Number of people who touched each item of the catalogue in the period before."""
 
     def __len__(self) -> int:
         return len(self.age)
@@ -44,6 +54,13 @@ class Cases:
     def whole_catalogue(self) -> Candidates:
         """The same cases, ranked among all items that a person had not touched before."""
         return sample_candidates(self.split, 0, 0)
+
+    @cached_property
+    def charts(self) -> NDArray[np.int32]:
+        """The most touched items of the last period, without those that the person has, N x 10."""
+        ones = np.ones((len(self), 1), np.float32)
+        counts = Factors(ones, self.last_counts.astype(np.float32)[:, None])
+        return rank_and_list(counts, self.split.train, length=LIST_LENGTH)[1]
 
 
 def select_cases(
@@ -79,6 +96,7 @@ def select_cases(
         Candidates(drawn[testable], split),
         period - timeline.arrival[items],
         timeline.counts[:period, items].sum(axis=0),
+        timeline.counts[period - 1, window],
     )
 
 

@@ -13,10 +13,10 @@ from sottovoce.core.recommending import WideModel, build_popularity_model, weigh
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
-from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
+from sottovoce.simulation.evaluation.ranking import Factors, Ranks, rank_and_list, rank_factors
 from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.training import Settings
-from sottovoce_lab.replay.cases import Cases
+from sottovoce_lab.replay.cases import LIST_LENGTH, Cases
 from sottovoce_lab.replay.timeline import Timeline
 
 Float32 = NDArray[np.float32]
@@ -35,8 +35,8 @@ CATALOGUE_METRICS: dict[str, Callable[[Ranks], float]] = {
 }
 # HR@10 among the touched item and its negatives.
 SAMPLED_METRIC = "hr@10 sampled"
-# Length of the lists of HR@10.
-LIST_LENGTH = 10
+# Mean number of the first ten items of a list that are not in the chart (see `Cases.charts`).
+OFF_CHART_METRIC = "off chart@10"
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,16 @@ class CaseRanks:
     """Ranks among all items that a person had not touched before."""
     sampled: Ranks
     """Ranks among sampled items that a person never touches."""
+    off_chart: float | None = None
+    """Mean number of the first ten items that are not in the chart; None: it was not counted."""
 
     @classmethod
     def from_factors(cls, X: Float32, V: Float32, cases: Cases) -> CaseRanks:
-        """Rank the cases by products of vectors."""
-        tests = cases.whole_catalogue, cases.candidates
-        return cls(*(rank_factors(X, V, candidates) for candidates in tests))
+        """Rank the cases by products of vectors, and compare the lists with the chart."""
+        split = cases.split
+        catalogue, lists = rank_and_list(Factors(X, V), split.train, split.left_out, LIST_LENGTH)
+        off_chart = count_off_chart(lists, cases.charts)
+        return cls(catalogue, rank_factors(X, V, cases.candidates), off_chart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +77,19 @@ class CaseResults:
         return {
             name: {metric: compute(own.catalogue) for metric, compute in CATALOGUE_METRICS.items()}
             | {SAMPLED_METRIC: hit_ratio(own.sampled, LIST_LENGTH)}
+            | ({} if own.off_chart is None else {OFF_CHART_METRIC: own.off_chart})
             for name, own in self.ranks.items()
         }
+
+
+def count_off_chart(lists: NDArray[np.int32], charts: NDArray[np.int32]) -> float:
+    """Return the mean number of items of a list that are not in the chart of the same person.
+
+    >>> count_off_chart(np.array([[1, 2], [3, 4]]), np.array([[2, 5], [4, 3]]))
+    0.5
+    """
+    is_in_chart = (lists[:, :, None] == charts[:, None, :]).any(axis=2)
+    return float((~is_in_chart).sum(axis=1).mean())
 
 
 def rank_models(
