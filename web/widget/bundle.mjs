@@ -17,7 +17,13 @@ export async function widget() {
   const { outputFiles } = await build({
     absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
     entryPoints: ["src/widget.ts"],
-    define: { SOTTOVOCE_STYLE: JSON.stringify(code), SOTTOVOCE_WORKER: JSON.stringify(worker) },
+    define: {
+      SOTTOVOCE_STYLE: JSON.stringify(code),
+      SOTTOVOCE_WORKER: JSON.stringify(worker),
+      // The client's own way to start workers is not used here. With it, bundlers of pages would
+      // look for the script of its workers.
+      "import.meta.url": "''",
+    },
     pure: ["Object.keys"], // lists that nobody here reads
     bundle: true,
     minify: true,
