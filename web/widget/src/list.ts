@@ -19,8 +19,8 @@ export interface ListedItem extends Omit<Recommendation, "score"> {
 }
 
 /**
- * Displays the items of a list: adds children to its element, for instance. It is called whenever the
- * list changes; without items there is nothing to display.
+ * Displays the items of a list: adds children to its element, for instance. It is called when it is
+ * the first one, and whenever the list changes; without items there is nothing to display.
  */
 export type Render = (items: readonly ListedItem[]) => void;
 
@@ -46,8 +46,11 @@ abstract class ItemList extends SharedElement {
   }
 
   set render(render: Render | null) {
-    if (render !== this.#render) this.#content = "";
+    // Frameworks set another function whenever they render. Calling each would never end.
+    const isOther = !render !== !this.#render;
     this.#render = render;
+    if (!isOther) return;
+    this.#content = "";
     void this.refresh();
   }
 

@@ -36,7 +36,7 @@ export abstract class SharedElement extends Base {
     if (name !== "seen") this.#refresh();
     else if (value) {
       page.markSeen(value).catch((error) => {
-        if (!page.error) console.warn(`sottovoce: ${error}`); // otherwise the failure was logged before
+        if (error !== page.error) console.warn(`sottovoce: ${error}`); // otherwise the failure was logged before
       });
     }
   }
