@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -17,9 +17,9 @@ from starlette.routing import Route
 
 from sottovoce.service.widget import format_script_tag
 from tests.lacking import leave_out
-from tests.server.world import KEYS
 from tests.web.front import HURRY, RecordedRequest, served
 from tests.web.visitor import Visitor
+from tests.web.visitor_scripts import EVENTS
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, ConsoleMessage
@@ -72,7 +72,7 @@ class Shop:
         text = text.replace(tag[0], format_script_tag(system.url))
         for place, value in (
             ("https://proxy.example", system.url),
-            (f"{1:064}", KEYS.verification_key.hex()),
+            (f"{1:064}", system.keys.verification_key.hex()),
             ('seen="1"', f'seen="{seen}"'),
             ('lang="en"', f'lang="{lang}"'),
         ):
@@ -103,7 +103,7 @@ def client_scripts(folder: Path) -> dict[str, bytes]:
 @contextmanager
 def running_shop() -> Iterator[Shop]:
     shop = Shop()
-    routes = [Route("/", shop.index), Route("/{name}.js", shop.script)]
+    routes = [Route("/", shop.index), Route("/{name:path}.js", shop.script)]
     with served(Starlette(routes=routes)) as shop.url:
         yield shop
 
@@ -124,6 +124,7 @@ class Customer(Visitor):
         self.shop = shop
         self.warnings: list[str] = []
         context.add_init_script(prelude)
+        context.add_init_script(EVENTS)
 
     def enter(self) -> Customer:
         self.page.goto(self.shop.url)
@@ -138,6 +139,16 @@ class Customer(Visitor):
         """Wait until the question was displayed long enough for a yes."""
         yes = "sottovoce-consent button[part~=yes]"
         self.expect(yes).not_to_have_attribute("aria-disabled", "true")
+
+    def events(self) -> list[list[str]]:
+        """Return the events of the elements: which one, which event, and what it tells."""
+        events: list[list[str]] = self.page.evaluate("events")
+        return events
+
+    def call(self, name: str, *args: object) -> Any:
+        """Call a function of the widget's script."""
+        script = "async ([url, name, args]) => (await import(url))[name](...args)"
+        return self.page.evaluate(script, [f"{self.front.url}/widget.js", name, args])
 
     def press(self, part: str) -> None:
         self.at(f"sottovoce-consent button[part~={part}]").click()
@@ -176,7 +187,7 @@ class Customer(Visitor):
     def check(self) -> None:
         """Check that requests to the proxy name the shop and nothing else about the visitor."""
         assert self._trap is None or self._trap.caught == []
-        assert self.errors == []
+        assert self.errors == [], self.errors
         assert self.context.cookies() == []
         for page in self.context.pages:
             assert page.evaluate("window.violations ?? []") == []

@@ -68,8 +68,10 @@ class System:
         mechanism: str = "loudest",
         origins: tuple[str, ...] = (),
         accounts_key: str | None = None,
+        keys: Keys = KEYS,
     ):
         self._opened = opened
+        self.keys = keys
         self._accounts_key = accounts_key
         # An epoch without reports ends by its time alone: with accounts the first ones are such.
         self._ahead = SOON - HOUR if accounts_key else 0
@@ -94,8 +96,8 @@ class System:
         )
         self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)
-        begin_service(self.store, settings, KEYS)
-        self._start(KEYS, settings)
+        begin_service(self.store, settings, keys)
+        self._start(keys, settings)
         self.server_url = opened.enter_context(served(servers.build_app(self.server, settings)))
         self.front = self._proxy(folder / "proxy", folder / "panel.json", origins)
 
@@ -110,7 +112,7 @@ class System:
     def _proxy(self, folder: Path, panel: Path, origins: tuple[str, ...]) -> Front:
         settings = proxy_settings(
             folder,
-            verification_key=KEYS.verification_key.hex(),
+            verification_key=self.keys.verification_key.hex(),
             chunk_reports=1000,
             keep_models=61,
             page=Page(serve=True, panel=panel, notice=NOTICE),

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sottovoce.server import Keys
 from sottovoce.service.files import get_assets_folder
+from tests.live.conftest import quick_folder
 from tests.web import chromium
 from tests.web.front import instead
 from tests.web.shop import POLICY, Customer, Shop, running_shop
@@ -94,8 +96,10 @@ def test_visitor_agrees_and_gets_recommendations(enter: Enter, system: System) -
     assert link.get_attribute("href") == f"/articles/{first}"
     assert customer.at("sottovoce-list [part=reason]").first.inner_text().startswith("Because of ")
     assert asked(system) == PUBLIC
+    assert customer.events() == [["sottovoce-list", "shown"]]
     customer.press("yes")
     customer.state("You take part.")
+    assert ["sottovoce-consent", "consented"] in customer.events()
     customer.sent(1)
     others = [request for request in system.front.requests if request.method != "GET"]
     assert [(request.method, request.status) for request in others] == [
@@ -257,14 +261,9 @@ def test_scripts_mark_items_as_seen_or_hidden(enter: Enter, system: System) -> N
     customer = enter()
     customer.lists(listed(system, "1"))
     best = [item.id for item in system.recommended(["1", "608"])]
-    script = "async ([proxy, call, ids]) => (await import(`${proxy}/widget.js`))[call](...ids)"
-
-    def run(call: str, *ids: object) -> None:
-        customer.page.evaluate(script, [system.url, call, ids])
-
-    run("markSeen", "608")
+    customer.call("markSeen", "608")
     customer.lists(listed(system, "1", "608"))
-    run("hide", best[:2])
+    customer.call("hide", best[:2])
     titles = [item.title for item in system.recommended(["1", "608"])]
     customer.lists(titles[2:7])
     assert customer.warnings == []
@@ -275,6 +274,91 @@ def test_scripts_mark_items_as_seen_or_hidden(enter: Enter, system: System) -> N
     customer.page.evaluate(odd)
     customer.until(lambda: len(customer.warnings) > 1, "a warning")
     assert "control character" in customer.warnings[1]
+
+
+# Displays items as a page does that knows their prices.
+RENDER = """() => {
+  const list = document.querySelector("sottovoce-list");
+  list.render = (items) => list.replaceChildren(...items.map(({ title, link, reason }) =>
+    Object.assign(document.createElement("p"), { textContent: [title, link, reason].join("|") })));
+}"""
+SIMILAR = """(id) => {
+  const similar = document.createElement("sottovoce-similar");
+  similar.setAttribute("item", id);
+  document.body.append(similar);
+}"""
+
+
+def test_page_displays_and_orders_items_itself(enter: Enter, system: System) -> None:
+    customer = enter()
+    customer.lists(listed(system, "1"))
+    recommended = system.recommended(["1"])
+    customer.page.evaluate(RENDER)
+    rows = [row.split("|") for row in customer.at("sottovoce-list > p").all_inner_texts()]
+    expected = [[item.title, f"/articles/{item.id}"] for item in recommended[:5]]
+    assert [row[:2] for row in rows] == expected
+    assert all(row[2].startswith("Because of ") for row in rows)
+    customer.call("hide", [item.id for item in system.catalogue.items])
+    customer.expect("sottovoce-list > p").to_have_count(0)
+    assert customer.events()[-1] == ["sottovoce-list", "empty"]
+    scores = customer.call("score", [*[item.id for item in recommended], "unknown"])
+    assert scores[-1] is None
+    assert scores[:-1] == pytest.approx([item.score for item in recommended])
+
+
+def test_similar_items_are_the_same_for_everybody_and_nothing_is_kept(
+    enter: Enter, system: System
+) -> None:
+    similar = []
+    for seen in ("1", "608"):
+        customer = enter(seen=seen)
+        customer.lists(listed(system, seen))
+        kinds = asked(system)
+        customer.page.evaluate(SIMILAR, "34")
+        customer.expect("sottovoce-similar [part=link]").to_have_count(5)
+        similar.append(customer.at("sottovoce-similar [part=link]").all_inner_texts())
+        customer.looks_again()
+        assert list_history(customer) == [seen]
+        assert asked(system) == kinds
+    assert similar[0] == similar[1]
+
+
+def test_a_service_that_follows_a_trial_asks_again(
+    enter: Enter, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    """Name the proxy and the key of another service in the page, as the guide says."""
+    customer = enter()
+    customer.question()
+    customer.press("yes")
+    customer.sent(1)
+    keys = Keys.generate()
+    with (
+        quick_folder() as folder,
+        running(folder, people=PEOPLE, origins=(shops[0].url,), keys=keys) as service,
+    ):
+        customer.shop.open(service, seen="608")
+        customer.enter()
+        sentences = customer.question()
+        assert len(sentences) == 4
+        assert "with other services of this site" in sentences[3].lower()
+        customer.lists([item.title for item in service.recommended(["608"])[:5]])
+        customer.press("yes")
+        customer.state("You take part.")
+        customer.until(lambda: len(service.front.batches()) == 1, "a batch for the service")
+        customer.press("forget")
+        customer.state("Delete your history")
+        customer.press("forget")
+        customer.state("You do not take part")
+        customer.until(lambda: not list_history(customer), "two empty histories")
+        customer.leaves()
+    customer.sent(1)
+
+
+def list_history(customer: Customer) -> list[str]:
+    """Return the items of the histories with all services."""
+    databases = customer.page.evaluate(DUMP, ["history"]).values()
+    rows = [row for stored in databases for row in stored["history"]]
+    return [touched["id"] for row in rows for touched in row["items"]]
 
 
 def test_requests_do_not_depend_on_the_history(enter: Enter, system: System) -> None:
@@ -322,7 +406,10 @@ def test_unnamed_site_is_refused_with_the_reason(
     customer = enter(shop)
     customer.until(lambda: customer.warnings, "a warning")
     assert f"does not allow pages of {shop.url}" in customer.warnings[0]
-    customer.says("sottovoce-list [part=state]", "nothing to recommend")
+    ((element, event, message),) = customer.events()
+    assert (element, event) == ("sottovoce-list", "error")
+    assert message in customer.warnings[0]
+    assert customer.at("sottovoce-list").evaluate("(list) => list.offsetHeight") == 0
     assert {(request.path, request.status) for request in system.front.requests} == {
         ("/widget.js", 200),
         ("/v2/manifest", 200),

@@ -16,6 +16,16 @@ window.Worker = class extends Worker {
 };
 """
 """Keeps all that the worker says."""
+EVENTS = """
+window.events = [];
+for (const kind of ["shown", "empty", "error", "consented"]) {
+  addEventListener(kind, ({ target, detail }) => {
+    if (target.localName?.startsWith("sottovoce-"))
+      events.push([target.localName, kind, ...(detail ? [detail.message] : [])]);
+  }, true);
+}
+"""
+"""Keeps the events of the widget's elements."""
 DUMP = """
 async (wanted) => {
   const whole = {};

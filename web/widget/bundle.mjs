@@ -9,6 +9,13 @@ import { fileURLToPath } from "node:url";
 import { build, transform } from "esbuild";
 import { bundled } from "../client/bundle.mjs";
 
+/**
+ * The comment with the licences of other packages at the beginning of the worker. The copy of the
+ * worker in widget.js has none, since the same text lies in a file beside it: LICENSES.txt of a
+ * proxy, sottovoce-worker.js of the package.
+ */
+const NOTICES = /^\/\*![^]*?\*\/\s*/;
+
 /** By the file's name. */
 export async function widget() {
   const { "sottovoce-worker.js": worker } = await bundled();
@@ -17,7 +24,13 @@ export async function widget() {
   const { outputFiles } = await build({
     absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
     entryPoints: ["src/widget.ts"],
-    define: { SOTTOVOCE_STYLE: JSON.stringify(code), SOTTOVOCE_WORKER: JSON.stringify(worker) },
+    define: {
+      SOTTOVOCE_STYLE: JSON.stringify(code),
+      SOTTOVOCE_WORKER: JSON.stringify(worker.replace(NOTICES, "")),
+      // The client's own way to start workers is not used here. With it, bundlers of pages would
+      // look for the script of its workers.
+      "import.meta.url": "''",
+    },
     pure: ["Object.keys"], // lists that nobody here reads
     bundle: true,
     minify: true,
@@ -26,7 +39,9 @@ export async function widget() {
     charset: "utf8",
     legalComments: "none",
     conditions: ["sottovoce-source"],
-    banner: { js: "/*! Apache-2.0. */" },
+    banner: {
+      js: "/*! Apache-2.0. Licences of other packages: LICENSES.txt or sottovoce-worker.js */",
+    },
     write: false,
     logLevel: "warning",
   });

@@ -279,7 +279,7 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
         yield f"Put these tags into a page of {sites} (examples/shop.html shows a whole page):"
         yield f"  {format_script_tag(system.proxy)}"
         yield (
-            f'  <sottovoce-consent proxy="{system.proxy}" key="{system.key.hex()}" '
+            f'  <sottovoce-consent proxy="{system.proxy}" service-key="{system.key.hex()}" '
             f'limit="{limit}"></sottovoce-consent>'
         )
         yield "  <sottovoce-list></sottovoce-list>"

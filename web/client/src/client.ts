@@ -49,10 +49,10 @@ export interface ClientOptions extends OpenOptions {
    */
   tokenMaker?: TokenMaker | undefined;
   /**
-   * Starts the worker script `sottovoce-worker.js` under this name. Default: starts the script next
-   * to this one.
+   * Starts the worker script `sottovoce-worker.js` as a module. Default: starts the script next to
+   * this one.
    */
-  worker?: (name: WorkerName) => Worker;
+  worker?: () => Worker;
 }
 
 /** A client with an open database in this browser. Every tab may have its own. */
@@ -90,7 +90,11 @@ export class Client {
     const end = new AbortController();
     const { port1, port2 } = new MessageChannel();
     // The network worker starts first: it must not wait for the workers that read the disk.
-    const [network, history, batches] = WORKER_NAMES.map((name) => worker(name)) as WorkerTriple;
+    const [network, history, batches] = WORKER_NAMES.map((name) => {
+      const started = worker();
+      started.postMessage(name);
+      return started;
+    }) as WorkerTriple;
     const listeners = {
       network: (message: unknown) => client.#handleNetwork(message as NetworkMessage),
       batches: (message: unknown) => client.#handleBatches(message as BatchesMessage),
@@ -160,6 +164,22 @@ export class Client {
    */
   listPopular(n = 10): Promise<Item[]> {
     return this.history("listPopular", n);
+  }
+
+  /**
+   * Return the n items that are most like one item. The list is the same for everybody, and nothing
+   * is recorded. It is empty for an item that the catalogue lacks.
+   */
+  listSimilar(id: string, n = 10): Promise<Recommendation[]> {
+    return this.history("listSimilar", id, n);
+  }
+
+  /**
+   * Return the scores of items for the owner, to order a list of the application; null for an item
+   * that the catalogue lacks. Scores of one call are comparable.
+   */
+  score(ids: readonly string[]): Promise<(number | null)[]> {
+    return this.history("score", ids);
   }
 
   /** Return all items, in the order of the model's rows. */
@@ -277,7 +297,8 @@ export class Client {
         const news = await this.#collectNews();
         void Promise.resolve(this.options.news?.(news)).catch(reportError);
       } catch (error) {
-        reportError(error); // the next news are sent anyway
+        // The next news are sent anyway; after `close` there are none.
+        if (!this.end.signal.aborted) reportError(error);
       }
     });
   }
@@ -315,6 +336,7 @@ function listConditionEvents(): [EventTarget, string][] {
   return [...pageEvents, [globalThis, "online"], [globalThis, "offline"]];
 }
 
-function startWorker(name: WorkerName): Worker {
-  return new Worker(new URL("./sottovoce-worker.js", import.meta.url), { type: "module", name });
+function startWorker(): Worker {
+  // Bundlers look for exactly this expression.
+  return new Worker(new URL("./sottovoce-worker.js", import.meta.url), { type: "module" });
 }

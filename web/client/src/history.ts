@@ -18,7 +18,13 @@ import { computeBudget } from "./ledger.js";
 import { checkIds } from "./options.js";
 import { type EpochState, type LeftDevice, Outbox } from "./outbox.js";
 import { computeSummary, createOffer, type Offer, type PromiseSummary } from "./promise.js";
-import { listPopular, type Recommendation, recommend } from "./recommending.js";
+import {
+  listPopular,
+  listSimilar,
+  type Recommendation,
+  recommend,
+  scoreItems,
+} from "./recommending.js";
 import { type Release, ReleaseReader } from "./release.js";
 import { findListedCatalogue } from "./shelf.js";
 import { Store } from "./store.js";
@@ -100,6 +106,17 @@ export class History {
   /** Return the n items that most people touch, as the model estimates it. */
   async listPopular(n: number): Promise<Item[]> {
     return listPopular(await this.#requireRelease(), checkCount(n));
+  }
+
+  /** Return the n items that are most like one item. The list does not depend on the history. */
+  async listSimilar(id: string, n: number): Promise<Recommendation[]> {
+    return listSimilar(await this.#requireRelease(), id, checkCount(n));
+  }
+
+  /** Return the scores of items for the owner; null for an item that the catalogue lacks. */
+  async score(ids: readonly string[]): Promise<(number | null)[]> {
+    const release = await this.#requireRelease();
+    return scoreItems(release, await this.#store.readHistory(), checkIds(ids));
   }
 
   /**

@@ -46,7 +46,7 @@ export {
 } from "./promise.js";
 export type { ItemReason, NowReason, Reason, Recommendation, TagReason } from "./recommending.js";
 export type { SyncResult } from "./syncing.js";
-export type { ItemTags, Tag, TagColumns } from "./tags.js";
+export type { Band, ItemTags, Tag, TagColumns } from "./tags.js";
 export { buildTags } from "./tags.js";
 export type { Plan } from "./timing.js";
 export {
@@ -57,4 +57,3 @@ export {
   type UserSolution,
   type WideModel,
 } from "./wide.js";
-export type { WorkerName } from "./workers.js";

@@ -14,7 +14,11 @@ import * as errors from "./errors.js";
 /** A connection: a worker, or one end of a message channel. */
 export interface Line {
   postMessage(message: unknown, transfer?: Transferable[]): void;
-  addEventListener(kind: "message", listener: (event: MessageEvent) => void): void;
+  addEventListener(
+    kind: "message",
+    listener: (event: MessageEvent) => void,
+    options?: { once: boolean },
+  ): void;
 }
 
 interface Question {

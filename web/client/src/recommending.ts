@@ -4,7 +4,7 @@ import { type Catalogue, findRows, type Item } from "./catalogue.js";
 import { computeRecencyWeights } from "./recency.js";
 import type { Release } from "./release.js";
 import { orderDescending } from "./sorting.js";
-import { getItemColumns } from "./tags.js";
+import { type Band, getItemColumns } from "./tags.js";
 import { computeScore, solveWideVector, splitScore, type UserSolution } from "./wide.js";
 
 /** An item of the history that supports a recommendation. */
@@ -23,6 +23,8 @@ export interface TagReason {
   tag: string;
   /** The label, or the band of a number: "1990 to 1994". */
   name: string;
+  /** The edges of the band, to name it in other words; null for a label. */
+  band: Band | null;
   /** Share of this reason in all that supports the recommendation, 0..1. */
   share: number;
 }
@@ -68,8 +70,48 @@ export function recommend(
   const scores = computeScores(personal);
   const own = findRows(catalogue, touched.keys());
   for (const row of own) scores[row] = Number.NEGATIVE_INFINITY;
-  return findBest(scores, Math.min(n, scores.length - own.length)).map((row) => ({
-    ...getItem(catalogue, row),
+  return describe(personal, scores, findBest(scores, Math.min(n, scores.length - own.length)));
+}
+
+/**
+ * Return the n items that are most like one item, best first; none for an unknown item.
+ *
+ * The list is the one of a person who touched this item only, without what is touched now. It is
+ * the same for everybody, and its only reasons are tags.
+ */
+export function listSimilar(release: Release, id: string, n: number): Recommendation[] {
+  const { catalogue, wide } = release;
+  const own = catalogue.rowsById.get(id);
+  if (own === undefined) return [];
+  const personal = personalize(release, new Map([[id, 0]]));
+  if (wide.hasShares) personal.solution.x[0] = 0;
+  const scores = computeScores(personal);
+  scores[own] = 0;
+  const rows = findBest(scores, n).filter((row) => (scores[row] as number) > 0);
+  return describe(personal, scores, rows).map((item) => ({
+    ...item,
+    reasons: item.reasons.filter(({ kind }) => kind === "tag"),
+  }));
+}
+
+/** Return the scores of items for a person; null for an unknown item. */
+export function scoreItems(
+  release: Release,
+  touched: ReadonlyMap<string, number>,
+  ids: readonly string[],
+): (number | null)[] {
+  const scores = computeScores(personalize(release, touched));
+  return ids.map((id) => scores[release.catalogue.rowsById.get(id) ?? -1] ?? null);
+}
+
+/** Return the items of these rows with their scores and reasons. */
+function describe(
+  personal: PersonalModel,
+  scores: Float64Array,
+  rows: readonly number[],
+): Recommendation[] {
+  return rows.map((row) => ({
+    ...getItem(personal.release.catalogue, row),
     score: scores[row] as number,
     reasons: findReasons(personal, row),
   }));
@@ -163,8 +205,8 @@ function* listParts(personal: PersonalModel, row: number): Generator<Reason> {
     yield { kind: "item", id, title, share: parts.ownItems[at] as number };
   }
   for (const [column, share] of parts.tags) {
-    const { kind, name } = catalogue.tags.names[column] ?? { kind: "", name: "" };
-    if (columns.has(column)) yield { kind: "tag", tag: kind, name, share };
+    const { kind, name, band = null } = catalogue.tags.names[column] ?? { kind: "", name: "" };
+    if (columns.has(column)) yield { kind: "tag", tag: kind, name, band, share };
   }
 }
 

@@ -28,6 +28,14 @@ export interface Tag {
   readonly kind: string;
   /** The label, or the band: "1990 to 1994". */
   readonly name: string;
+  /** The edges of a band; a label has none. */
+  readonly band?: Band;
+}
+
+/** The edges of a band of numbers; the lowest band has no lower one, the highest no upper one. */
+export interface Band {
+  readonly low: number | null;
+  readonly high: number | null;
 }
 
 /** All tag columns in use, and the items that have them. */
@@ -128,32 +136,38 @@ function splitIntoBands(kind: string, numbersByItem: ReadonlyMap<number, number>
     rows[edges.filter((edge) => edge <= number).length - 1]?.push(item);
   }
   const values = rows.map((members) => members.map((item) => numbersByItem.get(item) as number));
-  const names = nameBands(values.map((band) => Float64Array.from(band).sort()));
-  return rows.map((inside, band) => ({
-    tag: { kind, name: names[band] as string },
-    items: inside,
+  const bands = findBands(values.map((band) => Float64Array.from(band).sort()));
+  return bands.map((band, at) => ({
+    tag: { kind, name: nameBand(band), band },
+    items: rows[at] as number[],
   }));
 }
 
+/** Name a band: "under 1990", "1990 to 1994", "1995 or more", or a single value. */
+function nameBand({ low, high }: Band): string {
+  if (low === high) return `${low}`;
+  if (high === null) return `${low} or more`;
+  return low === null ? `under ${high}` : `${low} to ${high}`;
+}
+
 /**
- * Name bands by round edges: "under 1990", "1990 to 1994", "1995 or more". A band of a single value
- * is named by that value.
+ * Find round edges of bands. A band of a single value has that value as both edges.
  *
- * If all values are whole numbers, the name of a band ends with its last number. Otherwise it ends
- * with the number at which the next band begins: "10 to 12.5", "12.5 to 15".
+ * If all values are whole numbers, a band between others ends with its last number. Otherwise it
+ * ends with the number at which the next band begins: 10 to 12.5, 12.5 to 15.
  */
-function nameBands(bands: readonly Float64Array[]): string[] {
+function findBands(bands: readonly Float64Array[]): Band[] {
   const ends = bands.map((values) => [values[0], values.at(-1)] as [number, number]);
   const edges = ends
     .slice(1)
     .map(([first], at) => roundEdge((ends[at] as [number, number])[1], first));
   const step = bands.every((values) => values.every(Number.isInteger)) ? 1 : 0;
   return ends.map(([low, high], place) => {
-    const begin = place > 0 ? edges[place - 1] : low;
+    const begin = place > 0 ? (edges[place - 1] as number) : low;
     const end = edges[place];
-    if (low === high) return `${low}`;
-    if (end === undefined) return `${begin} or more`;
-    return place > 0 ? `${begin} to ${end - step}` : `under ${end}`;
+    if (low === high) return { low, high };
+    if (end === undefined) return { low: begin, high: null };
+    return place > 0 ? { low: begin, high: end - step } : { low: null, high: end };
   });
 }
 

@@ -129,6 +129,8 @@ function createHistoryCalls() {
     recommend: (n: number, tagsOnly: boolean) => history().recommend(n, tagsOnly),
     listPopular: (n: number) => history().listPopular(n),
     listItems: () => history().listItems(),
+    listSimilar: (id: string, n: number) => history().listSimilar(id, n),
+    score: (ids: readonly string[]) => history().score(ids),
     getStatus: () => history().getStatus(),
     summarize: (terms: Terms, limit: number) => history().summarize(terms, limit),
   };

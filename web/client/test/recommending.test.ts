@@ -10,7 +10,14 @@ import type { SignedManifest } from "../src/epoch.js";
 import { openManifest } from "../src/manifest.js";
 import type { Matrix } from "../src/model.js";
 import { computeRecencyWeights } from "../src/recency.js";
-import { computeScores, personalize, type Reason, recommend } from "../src/recommending.js";
+import {
+  computeScores,
+  listSimilar,
+  personalize,
+  type Reason,
+  recommend,
+  scoreItems,
+} from "../src/recommending.js";
 import { prepareRelease, type Release } from "../src/release.js";
 import { buildTags, type ItemTags } from "../src/tags.js";
 import {
@@ -158,6 +165,51 @@ for (const question of recommending) {
     );
   });
 }
+
+for (const question of recommending) {
+  test(`scores and similar items are those of the lists: ${question.name}`, () => {
+    const catalogue = createCatalogue(
+      question.items as { id: string; title: string; tags: ItemTags }[],
+    );
+    const behind = "reports_behind" in question ? question.reports_behind : 1000;
+    const release = plainRelease(matrixOf(question.V), catalogue, behind);
+    const touched = new Map(Object.entries(question.touched as Record<string, number>));
+    const ids = catalogue.items.map(({ id }) => id);
+    const scores = [...computeScores(personalize(release, touched))];
+    assert.deepEqual(scoreItems(release, touched, [...ids, "unknown"]), [...scores, null]);
+    assert.deepEqual(listSimilar(release, "unknown", 5), []);
+    const [id = ""] = ids;
+    const listed = recommend(release, new Map([[id, 1]]), ids.length);
+    assert.deepEqual(
+      listSimilar(release, id, 3).map((one) => [one.id, one.score]),
+      listed
+        .filter(({ score }) => score > 0)
+        .slice(0, 3)
+        .map((one) => [one.id, one.score]),
+    );
+    const reasons = listSimilar(release, id, ids.length).flatMap((one) => one.reasons);
+    assert.deepEqual(
+      reasons.filter(({ kind }) => kind !== "tag"),
+      [],
+    );
+  });
+}
+
+test("what is touched now makes no item similar", () => {
+  const items = ["a", "b", "c", "d"].map((id) => ({
+    ...{ id, title: id, tags: { genre: "cd".includes(id) ? ["x"] : [] } },
+  }));
+  const V = { values: Float32Array.of(0.1, 0.9, 0.2, 0.1), rows: 4, columns: 1 };
+  const release = plainRelease(V, createCatalogue(items), 1, "named");
+  assert.deepEqual(
+    recommend(release, new Map([["c", 1]]), 1).map(({ id }) => id),
+    ["b"],
+  );
+  assert.deepEqual(
+    listSimilar(release, "c", 3).map(({ id }) => id),
+    ["d"],
+  );
+});
 
 function nameOf(reason: Reason): string | string[] | null {
   if (reason.kind === "now") return null;

@@ -166,6 +166,8 @@ async function visit(
     shown = epoch;
     void tab.listTouched();
     void tab.recommend().catch(() => undefined);
+    void tab.score(Array.from({ length: touched }, (_, n) => item(n))).catch(() => undefined);
+    if (touched > 0) void tab.listSimilar(item(touched)).catch(() => undefined);
   };
   await scene(tab, browser, world);
   mend();

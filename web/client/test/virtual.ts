@@ -232,6 +232,8 @@ export class Tab {
   listTouched = () => this.#compute(() => this.history.listTouched());
   recommend: Client["recommend"] = (n = 10, { tagsOnly = false } = {}) =>
     this.#compute(() => this.history.recommend(n, tagsOnly));
+  listSimilar = (id: string, n = 10) => this.#compute(() => this.history.listSimilar(id, n));
+  score = (ids: readonly string[]) => this.#compute(() => this.history.score(ids));
   listPopular = (n = 10) => this.#compute(() => this.history.listPopular(n));
   listItems = () => this.#compute(() => this.history.listItems());
   summarize = (terms: Terms, limit: number) =>

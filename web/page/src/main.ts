@@ -45,8 +45,7 @@ async function start(): Promise<void> {
 
 /** Start the workers and the page, and connect them. */
 async function startPage(pageKey: string, key: string): Promise<void> {
-  const worker = (name: string) =>
-    new Worker(trustScript("/page/worker.js"), { type: "module", name });
+  const worker = () => new Worker(trustScript("/page/worker.js"), { type: "module" });
   // If the address names another server than the one with which this browser began, the client
   // stays offline. Only the page itself was fetched from the other server.
   const offline = pageKey !== key;
@@ -58,7 +57,9 @@ async function startPage(pageKey: string, key: string): Promise<void> {
     news: (news) => void session.then((current) => current.handleNews(news)),
     pastRelease: (epoch, release) => void desk("addModel", epoch, release),
   });
-  const desk = connect<DeskCalls>(worker("desk"), (message) =>
+  const deskWorker = worker();
+  deskWorker.postMessage("desk");
+  const desk = connect<DeskCalls>(deskWorker, (message) =>
     page.handleEvent(message as DeskMessage),
   );
   if (!offline) void fetchPanel().then((panel) => desk("setPanel", panel));

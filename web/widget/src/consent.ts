@@ -7,7 +7,7 @@ import type { PromiseSummary, Terms } from "sottovoce-client";
 import { createButton, h } from "./dom.js";
 import type { Dialog, DisplayState, Question } from "./page.js";
 import { page, SharedElement } from "./piece.js";
-import { type LocalizedTexts, listChanges, listRows } from "./texts.js";
+import { fillIn, formatNumber, type LocalizedTexts, listChanges, listRows } from "./texts.js";
 
 /**
  * A yes counts only after a question was displayed for this time. Nobody could read it faster.
@@ -31,8 +31,10 @@ export class Consent extends SharedElement {
     const question = state === "asking" ? page.question : null;
     const { terms = null, spentEpsilon } = page.news ?? {};
     // All values on which the sentences depend.
+    const { otherEpsilon } = page;
     const asked =
-      question && JSON.stringify([question.offer.terms, question.limit, terms, spentEpsilon]);
+      question &&
+      JSON.stringify([question.offer.terms, question.limit, terms, spentEpsilon, otherEpsilon]);
     const content = JSON.stringify([state, asked, Object.values(words.texts)]);
     if (content === this.#content) return;
     this.#content = content;
@@ -64,6 +66,12 @@ export class Consent extends SharedElement {
     const changes = accepted === null ? [] : listChanges(accepted, offer.terms, texts, lang);
     const rows = listRows(offer, limit, texts, lang);
     const isNew = accepted === null;
+    const sentences = [
+      ...texts.formatSummary(summary),
+      ...(page.otherEpsilon > 0
+        ? [fillIn(texts.others, formatNumber(page.otherEpsilon, lang))]
+        : []),
+    ];
     return [
       h(
         "section",
@@ -74,7 +82,7 @@ export class Consent extends SharedElement {
         isNew
           ? null
           : h("ul", { part: "changes" }, ...changes.map((change) => h("li", {}, change))),
-        ...texts.formatSummary(summary).map((sentence) => h("p", { part: "sentence" }, sentence)),
+        ...sentences.map((sentence) => h("p", { part: "sentence" }, sentence)),
         h(
           "details",
           { part: "details" },
@@ -89,7 +97,7 @@ export class Consent extends SharedElement {
           createButton(
             "yes",
             isNew ? texts.accept : texts.agree,
-            () => this.#switchTo(null, () => page.accept(question)),
+            () => this.#switchTo(null, () => this.#accept(question)),
             { "aria-disabled": "true" },
           ),
         ),
@@ -123,6 +131,10 @@ export class Consent extends SharedElement {
         h("div", { part: "buttons" }, ...buttons, forget),
       ),
     ];
+  }
+
+  async #accept(question: Question): Promise<void> {
+    if (await page.accept(question)) this.dispatchEvent(new Event("consented"));
   }
 
   async #switchTo(dialog: Dialog, action: () => unknown = () => {}): Promise<void> {

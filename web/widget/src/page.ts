@@ -15,7 +15,8 @@ import {
   SettingsError,
   StoreError,
 } from "sottovoce-client";
-import { chooseTexts, type LocalizedTexts, type Texts } from "./texts.js";
+import { getDatabaseName, listOthers, noteService } from "./services.js";
+import { chooseTexts, type LocalizedTexts, type NumberWords, type Texts } from "./texts.js";
 import { createStarter } from "./worker.js";
 
 /** The options that a page sets once. */
@@ -37,12 +38,18 @@ export interface Options {
   lang?: string;
   /** Texts that replace some built-in texts of the language. */
   texts?: Partial<Texts>;
+  /**
+   * Words for numbers in reasons, by kind of tag: `{ price: { name: "Price", style: "currency",
+   * currency: "EUR" } }`. Without an entry, the name is the kind.
+   */
+  numbers?: Readonly<Record<string, NumberWords>>;
 }
 
 /** The part of a client that the widget uses. */
 export type PageClient = Pick<
   Client,
-  "record" | "listTouched" | "recommend" | "accept" | "withdraw" | "pause" | "forget" | "summarize"
+  | ("record" | "listTouched" | "recommend" | "listSimilar" | "score")
+  | ("accept" | "withdraw" | "pause" | "forget" | "summarize" | "close")
 >;
 /** A dialog that a visitor opened by a button. */
 export type Dialog = "asking" | "forgetting" | null;
@@ -65,12 +72,14 @@ const REFUSED_TERMS_KEY = "sottovoce-answered";
 /** The state that all elements share. */
 export class Page extends EventTarget {
   news: News | null = null;
-  /** Whether the client could not be opened. */
-  hasFailed = false;
+  /** Error with which the client could not be opened, or null. */
+  #failure: unknown = null;
   #options: Partial<Options> = {};
   #hiddenIds = new Set<string>();
   #uncheckedIds = new Set<string>();
   #clientPromise: Promise<PageClient> | null = null;
+  /** Made once: a page with Trusted Types allows one policy of its name. */
+  #startWorker: () => Worker = createStarter();
   #resolveClient!: (client: Promise<PageClient>) => void;
   readonly #client = new Promise<PageClient>((resolve) => {
     this.#resolveClient = resolve;
@@ -83,9 +92,9 @@ export class Page extends EventTarget {
     super();
   }
 
-  /** Whether there is no model, and the last look ended with an error. */
-  get hasTrouble(): boolean {
-    return this.news?.manifest === null && this.news.error !== null;
+  /** The reason why nothing can be listed: the client is not open, or its last look failed. */
+  get error(): unknown {
+    return this.#failure ?? this.news?.error ?? null;
   }
 
   /**
@@ -102,13 +111,11 @@ export class Page extends EventTarget {
       limit !== undefined
     ) {
       const news = (message: News) => this.#handleNews(message);
+      this.#startWorker = createStarter(worker);
       this.#clientPromise = this.open({
-        proxy,
-        key,
-        limit,
-        news,
-        tokenMaker,
-        worker: createStarter(worker),
+        ...{ proxy, key, limit, news, tokenMaker },
+        name: getDatabaseName(key),
+        worker: this.#startWorker,
       });
       this.#resolveClient(this.#clientPromise);
       this.#clientPromise.catch((error) => this.#fail(error));
@@ -131,16 +138,33 @@ export class Page extends EventTarget {
   }
 
   /** Return the n best items that are not hidden; null while there is no model. */
-  async recommend(n: number): Promise<Recommendation[] | null> {
+  recommend(n: number): Promise<Recommendation[] | null> {
+    return this.#list(n, (client, all) => client.recommend(all));
+  }
+
+  /** Return the n items most like one item that are not hidden; null while there is no model. */
+  listSimilar(id: string, n: number): Promise<Recommendation[] | null> {
+    return this.#list(n, (client, all) => client.listSimilar(id, all));
+  }
+
+  async #list(
+    n: number,
+    find: (client: PageClient, all: number) => Promise<Recommendation[]>,
+  ): Promise<Recommendation[] | null> {
     if (this.news?.manifest == null) return null;
-    const client = await this.#client;
     try {
-      const all = await client.recommend(Math.min(n + this.#hiddenIds.size, MAX_LIST_ITEMS));
-      return all.filter(({ id }) => !this.#hiddenIds.has(id)).slice(0, n);
+      const all = Math.min(n + this.#hiddenIds.size, MAX_LIST_ITEMS);
+      const items = await find(await this.#client, all);
+      return items.filter(({ id }) => !this.#hiddenIds.has(id)).slice(0, n);
     } catch (error) {
       if (error instanceof StoreError) return null; // the model was deleted meanwhile
       throw error;
     }
+  }
+
+  /** Return the scores of items for this visitor. */
+  async score(ids: readonly string[]): Promise<(number | null)[]> {
+    return (await this.#client).score(ids);
   }
 
   /**
@@ -164,6 +188,12 @@ export class Page extends EventTarget {
     return lastSync?.outcome === "no token" ? "noToken" : "takesPart";
   }
 
+  /** Epsilon that this browser has spent with other services of this site. */
+  get otherEpsilon(): number {
+    const others = this.#listOthers();
+    return others.reduce((sum, [, { spentEpsilon }]) => sum + spentEpsilon, 0);
+  }
+
   /** The question to display: an offer and a limit; null if there is nothing to ask. */
   get question(): Question | null {
     if (this.news === null) return null;
@@ -182,8 +212,11 @@ export class Page extends EventTarget {
     return (await this.#client).summarize(offer.terms, limit);
   }
 
-  /** Accept exactly the terms and the limit of a displayed question. */
-  async accept({ offer, limit }: Question): Promise<void> {
+  /**
+   * Accept exactly the terms and the limit of a displayed question. Return whether they were
+   * accepted.
+   */
+  async accept({ offer, limit }: Question): Promise<boolean> {
     const client = await this.#client;
     try {
       await client.accept(offer.terms, limit);
@@ -191,9 +224,10 @@ export class Page extends EventTarget {
       // The terms have changed meanwhile. The next news contain the new question.
       if (!(error instanceof SettingsError)) throw error;
       console.warn(`sottovoce: ${error.message}`);
-      return;
+      return false;
     }
     if (this.news?.paused) await client.pause(false);
+    return true;
   }
 
   /** Refuse terms. The visitor is not asked about the same terms again. */
@@ -219,7 +253,8 @@ export class Page extends EventTarget {
   }
 
   /**
-   * Withdraw the consent, then delete the visitor's data: nothing more may leave meanwhile.
+   * Withdraw the consent, then delete the visitor's data: nothing more may leave meanwhile. The same
+   * for all other services of this site, without any request.
    *
    * The question does not appear again by itself.
    */
@@ -229,6 +264,32 @@ export class Page extends EventTarget {
     const asked = this.news?.newOffer ?? this.news?.manifest;
     if (asked) this.refuse(asked);
     await client.forget();
+    for (const [key, { proxy }] of this.#listOthers()) {
+      const other = await this.open({
+        ...{ proxy, key, limit: 0, offline: true },
+        name: getDatabaseName(key),
+        worker: this.#startWorker,
+      });
+      await other.withdraw();
+      await other.forget();
+      other.close();
+    }
+  }
+
+  #listOthers() {
+    try {
+      return listOthers(this.storage(), this.#options.key ?? "");
+    } catch {
+      return []; // without storage, no other service was noted
+    }
+  }
+
+  #noteService({ proxy, spentEpsilon }: News): void {
+    try {
+      noteService(this.storage(), this.#options.key ?? "", { proxy, spentEpsilon });
+    } catch {
+      // Without storage, the database is the only record.
+    }
   }
 
   /**
@@ -238,7 +299,7 @@ export class Page extends EventTarget {
   chooseWords(element: Element): LocalizedTexts {
     const near = element.closest<HTMLElement>("[lang]")?.lang;
     const lang = this.#options.lang ?? (near || document.documentElement.lang);
-    return chooseTexts(lang, this.#options.texts);
+    return chooseTexts(lang, this.#options.texts, this.#options.numbers);
   }
 
   /** Update the elements if another tab has refused terms. */
@@ -251,6 +312,7 @@ export class Page extends EventTarget {
     if (message !== undefined && message !== this.news?.error?.message)
       console.warn(`sottovoce: ${message}`); // only once, because every look repeats it
     this.news = news;
+    this.#noteService(news);
     this.#notify();
     await this.#warnAboutUnknown();
   }
@@ -267,7 +329,7 @@ export class Page extends EventTarget {
 
   #fail(error: unknown): void {
     console.error(`sottovoce: ${error}`);
-    this.hasFailed = true;
+    this.#failure = error;
     this.#notify();
   }
 

@@ -10,9 +10,12 @@ import type { LocalizedTexts } from "./texts.js";
 /** The state of this page. */
 export const page = new Page();
 
+/** The class of elements; on a server, where pages are rendered without any, an empty one. */
+const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
+
 /** An element that follows the page's client. */
-export abstract class SharedElement extends HTMLElement {
-  static readonly observedAttributes = ["seen", "n", "href", "lang"];
+export abstract class SharedElement extends Base {
+  static readonly observedAttributes = ["seen", "n", "href", "lang", "item"];
   protected readonly root = attachRoot(this);
   readonly #refresh = () => void this.refresh();
   #lastUpdate: Promise<void> = Promise.resolve();
@@ -20,7 +23,7 @@ export abstract class SharedElement extends HTMLElement {
   connectedCallback(): void {
     page.addEventListener("change", this.#refresh);
     const proxy = this.getAttribute("proxy");
-    const [key, limit] = [this.getAttribute("key"), this.getAttribute("limit")];
+    const [key, limit] = [this.getAttribute("service-key"), this.getAttribute("limit")];
     if (proxy === null) this.#refresh();
     else page.start({ proxy, key: key ?? "", limit: Number(limit || Number.NaN) });
   }
@@ -33,7 +36,7 @@ export abstract class SharedElement extends HTMLElement {
     if (name !== "seen") this.#refresh();
     else if (value) {
       page.markSeen(value).catch((error) => {
-        if (!page.hasFailed) console.warn(`sottovoce: ${error}`); // otherwise the failure was logged before
+        if (error !== page.error) console.warn(`sottovoce: ${error}`); // otherwise the failure was logged before
       });
     }
   }

@@ -6,6 +6,7 @@
  */
 
 import {
+  type Band,
   formatSummary,
   type Offer,
   type PromiseSummary,
@@ -27,6 +28,8 @@ export interface Texts {
    * can reveal, and how to stop.
    */
   formatSummary: (summary: PromiseSummary) => readonly string[];
+  /** Sentence about the epsilon, `{0}`, that was spent with other services of this site. */
+  others: string;
   details: string;
   /** Explanation of epsilon. */
   meaning: string;
@@ -56,13 +59,10 @@ export interface Texts {
   cancel: string;
   /** Question before everything is forgotten. */
   forgetting: string;
-  /** Names of the two elements for screen readers. */
+  /** Names of the elements for screen readers. */
   choices: string;
   list: string;
-  /** Text of an empty list before there is a model. */
-  waiting: string;
-  /** Text of an empty list if there is nothing to recommend. */
-  empty: string;
+  similar: string;
   /** `{0}` is the reason for an item. */
   reason: string;
   /** Text for the reason `now`, which is filled into `reason`: many people touch the item now. */
@@ -71,6 +71,9 @@ export interface Texts {
   start: string;
   /** About this data: `{0}` people, `{1}` its last date, `{2}` its licence. */
   startDetails: string;
+  /** Bands of numbers without a lower edge and without an upper one; `{0}` is the other edge. */
+  under: string;
+  orMore: string;
   /** Names of the rows under "Details". */
   rows: Readonly<Record<RowName, string>>;
 }
@@ -85,6 +88,8 @@ const ENGLISH: Texts = {
   askAgain: "Agree to changed terms?",
   questionChanged: "The question has just changed. Please read it again.",
   formatSummary,
+  others:
+    "With other services of this site, this browser has spent {0} of epsilon more: no other figure here counts that, and it adds up.",
   details: "Details",
   meaning:
     "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one device: several of one person add up.",
@@ -112,12 +117,13 @@ const ENGLISH: Texts = {
     "Delete your history, the recommendations and your consent on this device? No report is made until you agree again. The record of what was spent and tokens stay. What has left cannot be undone.",
   choices: "Your choices about recommendations",
   list: "Recommended for you",
-  waiting: "Recommendations are on their way.",
-  empty: "There is nothing to recommend at present.",
+  similar: "Similar",
   reason: "Because of {0}",
   now: "the many who look at it now",
   start: "First lists come from public data: {0}",
   startDetails: "{0} people, until {1}. Licence: {2}",
+  under: "under {0}",
+  orMore: "{0} or more",
   rows: {
     limit: "Limit of this device, in epsilon",
     local: "Epsilon of all reports, whatever happens",
@@ -160,6 +166,8 @@ const GERMAN: Texts = {
       : `Eine 50:50-Vermutung darüber stimmt danach in höchstens ${useDecimalComma(guess.chance)} von 100 Fällen${formatLinked(guess)}.`,
     "Aufhören geht jederzeit; was hinausgegangen ist, lässt sich nicht zurückholen.",
   ],
+  others:
+    "Mit anderen Diensten dieser Seite hat dieser Browser {0} an Epsilon mehr verbraucht: Keine andere Zahl hier zählt das mit, und es kommt hinzu.",
   details: "Einzelheiten",
   meaning:
     "Jeder Schluss ist höchstens exp(Epsilon)-mal so wahrscheinlich wie bei einem anderen Verlauf. Das gilt für ein Gerät: Mehrere einer Person summieren sich.",
@@ -187,12 +195,13 @@ const GERMAN: Texts = {
     "Verlauf, Empfehlungen und Zustimmung auf diesem Gerät löschen? Ohne neue Zustimmung entsteht kein Bericht. Die Aufzeichnung des Verbrauchs und Tokens bleiben. Was hinausgegangen ist, lässt sich nicht zurückholen.",
   choices: "Einstellungen zu Empfehlungen",
   list: "Empfehlungen",
-  waiting: "Empfehlungen sind unterwegs.",
-  empty: "Zurzeit gibt es nichts zu empfehlen.",
+  similar: "Ähnliches",
   reason: "Wegen {0}",
   now: "der vielen, die es jetzt ansehen",
   start: "Erste Listen stammen aus öffentlichen Daten: {0}",
   startDetails: "{0} Personen, bis {1}. Lizenz: {2}",
+  under: "unter {0}",
+  orMore: "ab {0}",
   rows: {
     limit: "Obergrenze dieses Geräts, in Epsilon",
     local: "Epsilon aller Berichte, was auch geschieht",
@@ -249,20 +258,30 @@ function useDecimalComma(digits: string): string {
   return digits.replace(".", ",");
 }
 
-/** Texts, and the language in which numbers are formatted. */
+/** How reasons name a kind of number, and how they format its numbers. */
+export interface NumberWords extends Intl.NumberFormatOptions {
+  readonly name: string;
+}
+
+/** Texts, and the language and the words with which numbers are formatted. */
 export interface LocalizedTexts {
   readonly lang: string;
   readonly texts: Texts;
+  readonly numbers: Readonly<Record<string, NumberWords>>;
 }
 
 /**
  * Return the built-in texts of a language, replaced by the page's own texts where there are some.
  */
-export function chooseTexts(asked: string, own?: Partial<Texts>): LocalizedTexts {
+export function chooseTexts(
+  asked: string,
+  own?: Partial<Texts>,
+  numbers: LocalizedTexts["numbers"] = {},
+): LocalizedTexts {
   const [, language = ""] = /^([a-z]{2,3})([-_]|$)/i.exec(asked) ?? [];
   const isGerman = language.toLowerCase() === "de";
   const lang = isGerman || own !== undefined ? language || "en" : "en";
-  return { lang, texts: { ...(isGerman ? GERMAN : ENGLISH), ...own } };
+  return { lang, texts: { ...(isGerman ? GERMAN : ENGLISH), ...own }, numbers };
 }
 
 /** Return the name and the value of each term, and of the figures that follow from the terms. */
@@ -320,18 +339,17 @@ export function formatNumber(value: number, lang: string): string {
  * Return the reasons for a recommendation as a sentence; null if it has no reasons.
  */
 export function formatReason(
-  { reasons }: Recommendation,
-  texts: Texts,
-  lang: string,
+  { reasons }: Pick<Recommendation, "reasons">,
+  words: LocalizedTexts,
 ): string | null {
   if (reasons.length === 0) return null;
-  const words = reasons.map((reason) => {
+  const { texts, lang } = words;
+  const names = reasons.map((reason) => {
     if (reason.kind === "item") return reason.title;
     if (reason.kind === "now") return texts.now;
-    // A band of numbers, such as "1990 to 1994", needs the kind of its tag to be understood.
-    return /^[\d.<>-]/.test(reason.name) ? `${reason.tag} ${reason.name}` : reason.name;
+    return reason.band ? formatBand(reason.tag, reason.band, words) : reason.name;
   });
-  const list = new Intl.ListFormat(lang, { type: "conjunction" }).format(words);
+  const list = new Intl.ListFormat(lang, { type: "conjunction" }).format(names);
   return fillIn(texts.reason, list);
 }
 
@@ -345,6 +363,21 @@ export function formatStart(
   return [fillIn(texts.start, name), fillIn(texts.startDetails, ...details)];
 }
 
-function fillIn(text: string, ...values: string[]): string {
+/** Format a band of numbers with the name of its kind, without which nobody would understand it. */
+function formatBand(
+  kind: string,
+  { low, high }: Band,
+  { texts, lang, numbers }: LocalizedTexts,
+): string {
+  const { name, ...format } = numbers[kind] ?? { name: kind };
+  const formatter = new Intl.NumberFormat(lang, { useGrouping: false, ...format });
+  const [from, to] = [low, high].map((edge) => formatter.format(edge ?? 0)) as [string, string];
+  if (low === null) return `${name} ${fillIn(texts.under, to)}`;
+  if (high === null) return `${name} ${fillIn(texts.orMore, from)}`;
+  return `${name} ${low === high ? from : formatter.formatRange(low, high)}`;
+}
+
+/** Fill values into the places `{0}`, `{1}` ... of a text. */
+export function fillIn(text: string, ...values: string[]): string {
   return text.replace(/\{(\d)\}/g, (_, at) => values[Number(at)] ?? "");
 }

@@ -6,8 +6,6 @@
  * origin.
  */
 
-import type { WorkerName } from "sottovoce-client";
-
 /** The text of `sottovoce-worker.js`; the bundler inserts it. */
 declare const SOTTOVOCE_WORKER: string;
 
@@ -21,11 +19,11 @@ interface TrustedTypes {
   ): { createScriptURL(url: string): string };
 }
 
-export function createStarter(own?: string): (name: WorkerName) => Worker {
+export function createStarter(own?: string): () => Worker {
   let url: string | undefined;
-  return (name) => {
+  return () => {
     url ??= trustAddress(own ?? createBlobAddress());
-    const worker = new Worker(url, { type: "module", name });
+    const worker = new Worker(url, { type: "module" });
     worker.addEventListener("error", () => console.error(BLOCKED_WARNING), { once: true });
     return worker;
   };

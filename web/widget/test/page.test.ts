@@ -48,6 +48,12 @@ function createPage(
     pause: (on) => note("pause", on),
     forget: () => note("forget"),
     summarize: async () => SHORT,
+    listSimilar: async (id) =>
+      items(catalogue.filter((other) => other !== id)).map((row) => ({
+        ...{ ...row, score: 0, reasons: [] },
+      })),
+    score: async (ids) => ids.map((id) => (touched.includes(id) ? 1 : 0)),
+    close: () => {},
   };
   t.mock.method(console, "warn", (text: string) => warnings.push(text));
   t.mock.method(console, "error", (text: string) => warnings.push(text));
@@ -140,6 +146,12 @@ test("what is hidden is never listed, and others take its place", async (t) => {
   assert.deepEqual(await listed(2), ["d", "e"]);
   page.hide([]);
   assert.deepEqual(await listed(2), ["a", "c"]);
+  page.hide(["d"]);
+  const similar = await page.listSimilar("a", 3);
+  assert.deepEqual(
+    similar?.map(({ id }) => id),
+    ["b", "c", "e"],
+  );
   t.mock.method(client, "recommend", async () => {
     throw new StoreError("forgotten");
   });
@@ -217,6 +229,8 @@ test("no history makes the page ask anything of the side that speaks to the prox
     await page.recommend(3);
     page.hide(history);
     await page.recommend(3);
+    await page.score(["a", "b"]);
+    for (const id of history) await page.listSimilar(id, 3);
     return calls;
   });
   assert.deepEqual(await Promise.all(asked), [[], [], []]);
@@ -229,5 +243,30 @@ test("a client that cannot be opened is reported, and the list is empty", async 
   });
   page.start(START);
   await assert.rejects(page.markSeen("a"));
-  assert.deepEqual([page.hasFailed, warnings], [true, ["sottovoce: StoreError: no storage"]]);
+  assert.ok(page.error instanceof StoreError);
+  assert.deepEqual(warnings, ["sottovoce: StoreError: no storage"]);
+});
+
+test("each service has its own database, the question counts the others, and forget forgets all", async (t) => {
+  const stored = new Map<string, string>();
+  const trial = createPage(t, [], stored);
+  trial.page.start({ ...START, key: "a".repeat(64) });
+  trial.send({ proxy: "http://127.0.0.1:8080", spentEpsilon: 40 });
+  assert.equal(trial.page.otherEpsilon, 0);
+  const { page, send, opened, calls } = createPage(t, [], stored);
+  page.start({ ...START, key: "b".repeat(64) });
+  send({ proxy: START.proxy, spentEpsilon: 2 });
+  assert.equal(page.otherEpsilon, 40);
+  await page.forget();
+  assert.deepEqual(
+    opened.map((options) => {
+      const { name, proxy, offline = false } = options as ClientOptions;
+      return [name, proxy, offline];
+    }),
+    [
+      [`sottovoce-${"b".repeat(16)}`, START.proxy, false],
+      [`sottovoce-${"a".repeat(16)}`, "http://127.0.0.1:8080", true],
+    ],
+  );
+  assert.deepEqual(calls, [["withdraw"], ["forget"], ["withdraw"], ["forget"]]);
 });

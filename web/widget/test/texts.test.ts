@@ -23,7 +23,8 @@ import {
   listRows,
 } from "../src/texts.js";
 
-const [ENGLISH, GERMAN] = [chooseTexts("en-GB").texts, chooseTexts("de_AT").texts];
+const [IN_ENGLISH, IN_GERMAN] = [chooseTexts("en-GB"), chooseTexts("de_AT")];
+const [ENGLISH, GERMAN] = [IN_ENGLISH.texts, IN_GERMAN.texts];
 
 /** Return the numbers of a text, as a computer writes them. */
 function parseNumbers(text: string, lang: string): number[] {
@@ -141,29 +142,45 @@ test("the public data that first lists come from has its name, people, date and 
 test("reasons are joined as a language does it", () => {
   const reasons: Recommendation["reasons"] = [
     { kind: "item", id: "1", title: "Green tea", share: 0.5 },
-    { kind: "tag", tag: "kind", name: "tea", share: 0.3 },
-    { kind: "tag", tag: "year", name: "1979 to 1984", share: 0.2 },
+    { kind: "tag", tag: "kind", name: "tea", band: null, share: 0.3 },
+    createBand("year", 1979, 1984),
   ];
   const one = { id: "2", title: "Black tea", tags: {}, score: 1, reasons };
-  assert.equal(
-    formatReason(one, ENGLISH, "en"),
-    "Because of Green tea, tea, and year 1979 to 1984",
-  );
-  assert.equal(formatReason(one, GERMAN, "de"), "Wegen Green tea, tea und year 1979 to 1984");
+  assert.equal(formatReason(one, IN_ENGLISH), "Because of Green tea, tea, and year 1979–1984");
+  assert.equal(formatReason(one, IN_GERMAN), "Wegen Green tea, tea und year 1979–1984");
   const popular = {
     ...one,
     reasons: [...one.reasons.slice(0, 1), { kind: "now", share: 0.5 } as const],
   };
   assert.equal(
-    formatReason(popular, ENGLISH, "en"),
+    formatReason(popular, IN_ENGLISH),
     "Because of Green tea and the many who look at it now",
   );
   assert.equal(
-    formatReason(popular, GERMAN, "de"),
+    formatReason(popular, IN_GERMAN),
     "Wegen Green tea und der vielen, die es jetzt ansehen",
   );
-  assert.equal(formatReason({ ...one, reasons: [] }, GERMAN, "de"), null);
+  assert.equal(formatReason({ ...one, reasons: [] }, IN_GERMAN), null);
 });
+
+test("bands of numbers have the words, the currency and the language of the shop", () => {
+  const numbers = {
+    price: { name: "Preis", style: "currency", currency: "EUR" },
+    year: { name: "Jahrgang" },
+  } as const;
+  const words = chooseTexts("de", undefined, numbers);
+  const format = (...reasons: Recommendation["reasons"]) =>
+    formatReason({ reasons }, words)?.replaceAll("\u00a0", " ");
+  const wine = { kind: "tag", tag: "kind", name: "Wein", band: null, share: 0.1 } as const;
+  assert.equal(format(createBand("price", 12.1, 14.6), wine), "Wegen Preis 12,10–14,60 € und Wein");
+  assert.equal(format(createBand("price", null, 5)), "Wegen Preis unter 5,00 €");
+  assert.equal(format(createBand("price", 1200, null)), "Wegen Preis ab 1200,00 €");
+  assert.equal(format(createBand("year", 1987, 1987)), "Wegen Jahrgang 1987");
+});
+
+function createBand(tag: string, low: number | null, high: number | null) {
+  return { kind: "tag", tag, name: "", band: { low, high }, share: 0.2 } as const;
+}
 
 test("a page's own texts lie over those of the language", () => {
   const { texts } = chooseTexts("de", { accept: "Ja" });

@@ -1,0 +1,4 @@
+import { createApp } from "vue";
+import Article from "./Article.vue";
+
+createApp(Article, { id: "1" }).mount("#shop");
