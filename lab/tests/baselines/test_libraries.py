@@ -1,12 +1,11 @@
 """Baselines compared with the same models of other libraries on the same split.
 
 implicit comes with the laboratory. LensKit does not: `pip install lenskit` to compare with it, too.
-`python -m lab.tests.baselines.test_libraries DATA:MIN_INTERACTIONS ...` prints the figures of all as
+`python -m lab.tests.baselines.test_libraries DATA:MIN_INTERACTIONS ...` prints all figures as
 CSV.
 """
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -156,17 +155,15 @@ def test_models_of_implicit_are_evaluated_as_they_are(split: Split) -> None:
     assert lists == pytest.approx(scores, abs=TOLERANCE)
 
 
-def compare_all(split: Split) -> Iterator[tuple[str, str, tuple[float, float]]]:
-    """Yield model, library, HR@10 and NDCG@100."""
-    yield "ALS", "implicit", compare_with_implicit(split)[1]
-    for model, (ours, theirs) in compare_with_lenskit(split).items():
-        yield model, "ours", ours
-        yield model, "LensKit", theirs
-
-
 if __name__ == "__main__":
-    print("data,min_interactions,model,library,hr@10,ndcg@100")
+    print("data,min_interactions,model,metric,ours,LensKit,implicit")
     for argument in sys.argv[1:]:
         source, _, least = argument.partition(":")
-        for model, library, (hits, gain) in compare_all(split_data(source, int(least))):
-            print(source, least, model, library, f"{hits:.6f}", f"{gain:.6f}", sep=",", flush=True)
+        chosen = split_data(source, int(least))
+        by_implicit = compare_with_implicit(chosen)[1]
+        for model, (own, by_lenskit) in compare_with_lenskit(chosen).items():
+            others = by_implicit if model == "ALS" else ("", "")
+            for metric, *figures in zip(
+                ("HR@10", "NDCG@100"), own, by_lenskit, others, strict=True
+            ):
+                print(source, least, model, metric, *figures, sep=",", flush=True)

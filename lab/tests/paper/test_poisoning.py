@@ -50,8 +50,8 @@ def test_table_and_claims(tmp_path: Path, people: Interactions) -> None:
     Runner(people, store, 1, invent_result).run(list_cells_of(PoisoningExperiment, grid))
     (table,) = PoisoningExperiment(grid, store).build_tables()
     assert len(table.rows) == 3 * 3 * 2
-    # HR@10 of each training, exposure of each attack, and of each item without attackers.
-    assert len(table.records) == 20 + 18 + 6
+    # HR@10 of each training, exposure of each attack, and of its item without attackers.
+    assert len(table.records) == 20 + 18 + 18
     first = table.rows[0]
     assert first[:4] == ("none", "invented history", "cold", "5.0%")
     assert first[4].startswith("0.1000")

@@ -98,18 +98,20 @@ class PoisoningExperiment(Experiment):
         rows, records = [], []
         for attack in [*self._list_unattacked(), *self._list_attacks()]:
             quality = self._read(attack)
-            records += make_records(quality, **asdict(attack), metric=MAIN_METRIC)
+            label = STRATEGY_LABELS.get(attack.attacker, NO_ATTACKER)
+            about = {**asdict(attack), "attacker": label}
+            records += make_records(quality, **about, metric=MAIN_METRIC)
             if attack.attacker == NO_ATTACKER:
                 continue
             exposure = self._read_exposure(attack)
             before = self._read_exposure(attack, _leave_out_attackers(attack))
-            about = {**asdict(attack), "metric": "exposure@10"}
+            about["metric"] = "exposure@10"
             records += make_records(exposure, **about)
-            records += make_records(before, **{**about, "attacker": NO_ATTACKER, "share": 0.0})
+            records += make_records(before, **{**about, "share": 0.0})
             rows.append(
                 (
-                    DEFENCE_LABELS[attack.defended], STRATEGY_LABELS[attack.attacker],
-                    attack.pushed, f"{attack.share:.1%}", format_interval(before),
+                    DEFENCE_LABELS[attack.defended], label, attack.pushed,
+                     f"{attack.share:.1%}", format_interval(before),
                     format_interval(exposure), format_interval(quality),
                 )
             )  # fmt: skip
@@ -121,7 +123,7 @@ class PoisoningExperiment(Experiment):
             f"{self._get_size()}, eps {PAPER_EPSILON:g}, k {self.grid.table4_reports}, "
             f"{self.grid.epochs} epochs"
         )
-        # Exposure without attackers is the same for all attacks on an item.
+        # Exposure without attackers is the same for any share of attackers.
         distinct = list({str(record): record for record in records}.values())
         notes = [*self._list_claims(), *NOTES] if records else NOTES
         title = f"{self.title}: exposure@10, {setup}"
