@@ -1,9 +1,9 @@
 """More budget never makes a model worse, nor worse than private popularity at the same budget.
 
 The shops are invented, and no rule of the planner was fitted on them.
-`python -m tests.nightly.test_more_budget` prints the table; `--all` does it with five seeds, in a
-quarter of an hour. With `--endless` it shows services without an end instead: as planned, with
-reports of names, and with reports of taste.
+`python -m tests.nightly.test_more_budget` prints HR@10 as CSV; `--all` does it with five seeds, in
+a quarter of an hour. With `--endless` it shows services without an end in five shops instead: as
+planned, with reports of names, and with reports of taste.
 """
 
 import sys
@@ -107,15 +107,27 @@ def test_more_budget_is_never_worse_without_an_end(world: tuple[int, int, int, i
     assert (np.maximum.accumulate(planned) - planned).max() < 0.03
 
 
+def print_hit_ratios(world: tuple[int, int, int, int], seed: int, *, is_endless: bool) -> None:
+    """Print a line of CSV for each budget and each way to learn."""
+    people = shop(*world, seed)
+    if is_endless:
+        budgets = ENDLESS_BUDGETS
+        ratios = {
+            "names": measure_endless(people, seed),
+            "taste": measure_endless(people, seed, mechanism="loudest"),
+        }
+    else:
+        budgets = EPSILON_BUDGETS
+        planned, popular = measure_hit_ratios(people, seed)
+        ratios = {"plan": planned, "private popularity": popular}
+    for learn, values in ratios.items():
+        for budget, ratio in zip(budgets, values, strict=True):
+            print(*world, seed, learn, budget, f"{ratio:.6f}", sep=",", flush=True)
+
+
 if __name__ == "__main__":
-    seeds = range(5 if "--all" in sys.argv else 1)
-    for world in SHOP_SIZES:
-        if "--endless" in sys.argv:
-            people, items, length, tastes = world
-            for options in ({}, {"mechanism": "loudest"}):
-                shops = [shop(people, items, length, tastes, seed) for seed in seeds]
-                ratios = [measure_endless(one, seed, **options) for seed, one in enumerate(shops)]
-                print(*world, *options.values(), np.mean(ratios, axis=0).round(3), flush=True)
-            continue
-        measured, popular = average_hit_ratios(world, seeds)
-        print(*world, "plan", measured.round(3), "popular", popular.round(3), flush=True)
+    print("people,items,history,tastes,seed,learn,budget,hr@10")
+    endless = "--endless" in sys.argv
+    for one in SHOP_SIZES[:5] if endless else SHOP_SIZES:
+        for number in range(5 if "--all" in sys.argv else 1):
+            print_hit_ratios(one, number, is_endless=endless)

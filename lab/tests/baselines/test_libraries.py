@@ -1,7 +1,8 @@
 """Baselines compared with the same models of other libraries on the same split.
 
 implicit comes with the laboratory. LensKit does not: `pip install lenskit` to compare with it, too.
-`python -m lab.tests.baselines.test_libraries DATA MIN_INTERACTIONS` prints the figures of all.
+`python -m lab.tests.baselines.test_libraries DATA:MIN_INTERACTIONS ...` prints all figures as
+CSV.
 """
 
 import sys
@@ -155,7 +156,14 @@ def test_models_of_implicit_are_evaluated_as_they_are(split: Split) -> None:
 
 
 if __name__ == "__main__":
-    chosen = split_data(sys.argv[1], int(sys.argv[2]))
-    print("ALS: ours, implicit", *compare_with_implicit(chosen), flush=True)
-    for name, figures in compare_with_lenskit(chosen).items():
-        print(f"{name}: ours, LensKit", *figures)
+    print("data,min_interactions,model,metric,ours,LensKit,implicit")
+    for argument in sys.argv[1:]:
+        source, _, least = argument.partition(":")
+        chosen = split_data(source, int(least))
+        by_implicit = compare_with_implicit(chosen)[1]
+        for model, (own, by_lenskit) in compare_with_lenskit(chosen).items():
+            others = by_implicit if model == "ALS" else ("", "")
+            for metric, *figures in zip(
+                ("HR@10", "NDCG@100"), own, by_lenskit, others, strict=True
+            ):
+                print(source, least, model, metric, *figures, sep=",", flush=True)

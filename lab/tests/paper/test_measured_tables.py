@@ -69,7 +69,7 @@ def test_what_reports_add_has_own_rows_only(results: Path) -> None:
 
 
 def test_main_table_of_other_data_is_not_taken(results: Path) -> None:
-    assert find_measured(results, "ml-1m") == {}
+    assert find_measured(results, "other") == {}
     assert list(find_measured(results, "netflix-fresh-40k")) == [
         "main-netflix-fresh-40k-random.csv"
     ]

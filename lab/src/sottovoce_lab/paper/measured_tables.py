@@ -6,7 +6,7 @@ and settings at the time of the measurement. So no table changes when the planne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from typing import Any
 from sottovoce.characters import pluralize
 from sottovoce.core import Named
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
+from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select_rows
 from sottovoce_lab.paper.frontier import NAME_COUNTING, TARGET_QUALITIES, VIEWS
+from sottovoce_lab.paper.grid import Grid
 from sottovoce_lab.paper.main_table import MAX_CENTRAL_EPSILON, METRIC_LABELS
+from sottovoce_lab.paper.poisoning.experiment import ATTACKER_SHARES, DEFENCE_LABELS
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
     NO_VALUE,
@@ -27,10 +29,11 @@ from sottovoce_lab.paper.tables import (
 )
 from sottovoce_lab.replay.rivals import FROZEN_NAME, MODEL_NAME, PLAIN_SUFFIX
 
-# The data sets of the main table, by the number of their people in the report.
-MAIN_DATA = {"75,040": "netflix-75k", "40,000": "netflix-fresh-40k"}
-# The numbers of all replays of the Netflix subset.
-REPLAY_FILE = "replay-netflix-75k.csv"
+# The data sets of the main table, and those of them for which the report shows what reports add.
+MAIN_DATA = ("netflix-75k", "netflix-fresh-40k", "ml-1m")
+ADDS_DATA = ("netflix-75k", "netflix-fresh-40k")
+# The data sets of replays.
+REPLAY_DATA = ("netflix-75k", "online-retail")
 # Models of a replay that depend on its plan; the others are baselines.
 OWN_REPLAY_MODELS = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX)
 # The labels of our methods begin with this.
@@ -62,6 +65,9 @@ class Pivot:
     """Whether differences from popularity are shown instead of means."""
     prefix: str = ""
     """Only rows whose first key begins with this are shown."""
+    metric: str = ""
+    """Column of a metric, in files with a row for each seed; other files have the values of all
+    seeds in one row."""
 
     def build(self, name: str, folder: Path) -> Table:
         """Build the table."""
@@ -92,7 +98,8 @@ class Pivot:
                 return NO_VALUE
             difference, low, high = (f"{float(number or 0):+.4f}" for number in numbers)
             return f"{difference} ({low} to {high})"
-        interval = Interval.from_values([float(value) for value in row["values"].split()])
+        values = [float(value) for value in row.get("values", "").split()]
+        interval = read_metric(rows, self.metric) or Interval.from_values(values)
         return f"{interval.mean:.3f}" if self.means_only else format_interval(interval)
 
 
@@ -116,6 +123,34 @@ def _format_budgets(rows: Sequence[CellRow]) -> tuple[str, ...]:
         text = "" if value is None else format_budget(value)
         texts.append(text if is_shown else f"above {MAX_CENTRAL_EPSILON:g}")
     return tuple(texts)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How each row of a file becomes a row of a table."""
+
+    files: tuple[str, ...]
+    columns: Mapping[str, Callable[[CellRow], str]]
+    """For each heading of the table, the text of a row."""
+    required: str = ""
+    """Only rows with a value in this column are shown."""
+
+    def build(self, name: str, folder: Path) -> Table:
+        """Build the table."""
+        rows = [
+            row for row in read_csv(folder / self.files[0])
+            if not self.required or row[self.required]
+        ]  # fmt: skip
+        lines = [tuple(write(row) for write in self.columns.values()) for row in rows]
+        return Table(name, name, tuple(self.columns), lines, [{"rows": len(lines)}])
+
+
+def _round(column: str) -> Callable[[CellRow], str]:
+    return lambda row: f"{float(row[column]):.4f}" if row[column] else NO_VALUE
+
+
+def _copy(column: str) -> Callable[[CellRow], str]:
+    return lambda row: _format_key(row[column])
 
 
 @dataclass(frozen=True)
@@ -200,7 +235,7 @@ def _describe_plan(settings: Mapping[str, Any]) -> str:
 
 def _list_main_pivots() -> dict[str, Pivot]:
     pivots = {}
-    for data in MAIN_DATA.values():
+    for data in MAIN_DATA:
         columns = {
             f"{split}: {label}": {"split": split, "metric": metric}
             for split in ("random", "latest")
@@ -208,7 +243,7 @@ def _list_main_pivots() -> dict[str, Pivot]:
         }
         files = tuple(f"main-{data}-{split}.csv" for split in ("random", "latest"))
         pivots[f"main-{data}"] = Pivot(files, ("method",), columns, has_budgets=True)
-        for split in ("random", "latest"):
+        for split in ("random", "latest") if data in ADDS_DATA else ():
             pivots[f"adds-{data}-{split}"] = Pivot(
                 (f"main-{data}-{split}.csv",),
                 ("method",),
@@ -219,8 +254,84 @@ def _list_main_pivots() -> dict[str, Pivot]:
     return pivots
 
 
-PIVOTS: dict[str, Pivot | Targets] = {
+PIVOTS: dict[str, Pivot | Listing | Targets] = {
     **_list_main_pivots(),
+    **{
+        f"replay-{data}": Pivot(
+            (f"replay-{data}.csv",),
+            ("model", "plan"),
+            {
+                "HR@10 all": {"metric": "hr@10"},
+                "HR@50 all": {"metric": "hr@50"},
+                "NDCG@100 all": {"metric": "ndcg@100"},
+                "HR@10 of 100": {"metric": "hr@10 sampled"},
+            },
+        )
+        for data in REPLAY_DATA
+    },
+    "libraries": Listing(
+        ("libraries.csv",),
+        {
+            "data": _copy("data"),
+            "model": _copy("model"),
+            "metric, whole catalogue": _copy("metric"),
+            **{library: _round(library) for library in ("ours", "LensKit", "implicit")},
+        },
+    ),
+    "tuned": Listing(
+        ("tuned.csv",),
+        {
+            "method": lambda row: {"mf": "ALS", "ease": "EASE"}[row["method"]],
+            "best for": lambda row: ", ".join(
+                label
+                for metric, label in METRIC_LABELS.items()
+                if metric in row["best"].split("; ")
+            ),
+            "factors": _copy("factors"),
+            "ridge": lambda row: _format_key(row["regularization"] or row["ridge"]),
+            "alpha": _copy("alpha"),
+            **{label: _round(metric) for metric, label in METRIC_LABELS.items()},
+        },
+        required="best",
+    ),
+    "law": Listing(
+        ("law.csv",),
+        {
+            "people": _copy("people"),
+            "eps": _copy("epsilon"),
+            "reports in a life": lambda row: (
+                "1" if row["reports"] == "1" else f"{row['reports']} x {Grid.epochs}"
+            ),
+            "z": lambda row: f"{float(row['signal']):,.3g}",
+            "HR@10": lambda row: format_interval(
+                Interval.from_values([float(value) for value in row["values"].split()])
+            ),
+            "predicted": _round("predicted"),
+            "miss": lambda row: f"{float(row['predicted']) - float(row['mean']):+.4f}",
+        },
+    ),
+    "poisoning": Pivot(
+        ("poisoning.csv",),
+        ("pushed", "attacker"),
+        {
+            f"defence {label}: {share:.1%}": {
+                "metric": "exposure@10", "defended": str(defended), "share": str(share),
+            }
+            for defended, label in DEFENCE_LABELS.items()
+            for share in (0.0, *ATTACKER_SHARES)
+        },
+    ),
+    "more-budget": Pivot(
+        ("more-budget.csv",),
+        ("people", "items"),
+        {
+            f"{learn}: {budget:,}": {"learn": learn, "budget": str(budget)}
+            for learn in ("names", "taste")
+            for budget in (50, 100, 200, 500, 2_000)
+        },
+        means_only=True,
+        metric="hr@10",
+    ),
     "table4": Pivot(
         ("table4.csv",),
         ("users", "items"),
@@ -290,16 +401,6 @@ PIVOTS: dict[str, Pivot | Targets] = {
         ("preset", "question"),
         {guess: {"guess": guess} for guess in ("linked", "unlinked")},
         has_budgets=True,
-    ),
-    "replay": Pivot(
-        (REPLAY_FILE,),
-        ("model", "plan"),
-        {
-            "HR@10 all": {"metric": "hr@10"},
-            "HR@50 all": {"metric": "hr@50"},
-            "NDCG@100 all": {"metric": "ndcg@100"},
-            "HR@10 of 100": {"metric": "hr@10 sampled"},
-        },
     ),
     "known": Pivot(
         ("known.csv",),

@@ -2,7 +2,8 @@
 
 `python -m sottovoce_lab.paper.report_tables` replaces the tables between the marks of
 lab/docs/report.md. `--take FOLDER` first copies the files of cells from this folder of results of
-`sottovoce paper`. `--replays FILES` first takes the numbers of replays from these files.
+`sottovoce paper`. `--replays FILES` first takes the numbers of replays of one data set from these
+files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.grid import Grid
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
 from sottovoce_lab.paper.measured_tables import (
-    REPLAY_FILE,
     build_measured_tables,
     find_measured,
     list_replay_rows,
@@ -150,7 +150,8 @@ def main() -> None:
     if arguments.replays:
         contents = [json.loads(file.read_bytes()) for file in arguments.replays]
         rows = list_replay_rows(contents)
-        (CELLS / REPLAY_FILE).write_text(Table("replay", "", (), [], rows).to_csv())
+        data = Path(contents[0]["data"]["name"]).stem
+        (CELLS / f"replay-{data}.csv").write_text(Table("replay", "", (), [], rows).to_csv())
     if folder is not None:
         for file in CELLS.glob("*.csv"):
             if (folder / file.name).exists():

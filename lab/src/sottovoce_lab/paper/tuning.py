@@ -73,9 +73,8 @@ class Tuning(Experiment):
         for method, setting, metrics in self._read_tried():
             best_for = [metric for metric in TUNING_METRICS if setting == best[method, metric]]
             is_edge = is_on_edge(method, setting)
-            records.append(
-                {"method": method, **setting, **metrics, "best": best_for, "edge": is_edge}
-            )
+            about = {"method": method, **setting}
+            records.append({**about, **metrics, "best": "; ".join(best_for), "edge": is_edge})
             best_text = ", ".join(METRIC_LABELS[metric] for metric in best_for)
             edge_text = " (at the grid's edge)" if best_for and is_edge else ""
             values = " ".join(f"{name} {value:g}" for name, value in setting.items())

@@ -15,10 +15,11 @@ from sottovoce_lab.paper.poisoning.audience import ITEMS_SHOWN, Audience, Float3
 
 Strategy = Literal["history", "reports", "adaptive"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-# (size, pool) by method: an invented history has the pushed item and `size` of the `pool` most
-# popular other items. With these pairs, an item of middling popularity had the most exposure, among
-# all pairs tried on seed 1000 with 5% of attackers.
-INVENTED_SIZE_AND_POOL = {"paper": (80, 80), "loudest": (2, 20), "fcf": (3, 3)}
+# An invented history has the pushed item and this many of the most popular other items, drawn from
+# this many. With these numbers, an item of middling popularity had the most exposure, among all
+# pairs tried on seed 1000 with 5% of attackers.
+INVENTED_ITEMS = 2
+INVENTED_POOL = 20
 # Length of the row of V that the strategy `reports` aims at, as a multiple of the length of the
 # best-liked item's row.
 REPORTS_REACH = 1.25
@@ -54,7 +55,13 @@ class Epoch(Protocol):
 
 
 def invent_histories(
-    honest: Histories, item: int, attackers: int, seed: int, *, size: int, pool: int
+    honest: Histories,
+    item: int,
+    attackers: int,
+    seed: int,
+    *,
+    size: int = INVENTED_ITEMS,
+    pool: int = INVENTED_POOL,
 ) -> Histories:
     """Return a history for each attacker: the item and `size` of the `pool` most popular ones."""
     order = np.argsort(-honest.popularity(), kind="stable")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,19 +13,12 @@ from sottovoce.simulation.evaluation.ranking import rank_factors
 from sottovoce.training import Settings
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.methods import CellContext
-from sottovoce_lab.paper.poisoning.attackers import (
-    INVENTED_SIZE_AND_POOL,
-    PLANNERS,
-    Attackers,
-    invent_histories,
-)
+from sottovoce_lab.paper.poisoning.attackers import PLANNERS, Attackers, invent_histories
 from sottovoce_lab.paper.poisoning.audience import Audience, Float32, draw_targets, solve_vectors
-from sottovoce_lab.paper.poisoning.gradients import GradientSystem
 from sottovoce_lab.paper.poisoning.reports import ReportSystem
 
-System = ReportSystem | GradientSystem
 # Parameters of a cell besides the settings of the training that is attacked.
-ATTACK_PARAMETERS = ("attacked", "attacker", "defence", "pushed", "share")
+ATTACK_PARAMETERS = ("attacker", "defended", "pushed", "share")
 # Value of `attacker` and `pushed` in a cell without attackers.
 NO_ATTACKER = "nobody"
 
@@ -46,14 +36,13 @@ def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
     n_attackers = count_attackers(honest.n_users, attack["share"])
     people = honest
     if attack["attacker"] == "history":
-        size, pool = INVENTED_SIZE_AND_POOL[attack["attacked"]]
-        item = items[attack["pushed"]]
-        invented = invent_histories(honest, item, n_attackers, cell.seed, size=size, pool=pool)
+        invented = invent_histories(honest, items[attack["pushed"]], n_attackers, cell.seed)
         people = join_histories(honest, invented)
     # Attackers with an invented history run honest code, so the engine simulates them as it does
     # honest people. Attackers who run other code are not in `people`; they are added here.
     additional = honest.n_users + n_attackers - people.n_users
-    with _build_system(context, people, additional, settings, attack) as system:
+    with build_engine(context.engine, people, settings, **context.engine_options) as engine:
+        system = ReportSystem(engine, people.n_users, additional, attack["defended"])
         audiences = {
             name: Audience.from_split(item, split, settings.alpha, system.compute_ridge)
             for name, item in items.items()
@@ -69,7 +58,7 @@ def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 
 def _train(
-    system: System,
+    system: ReportSystem,
     attack: dict[str, Any],
     items: dict[str, int],
     audiences: dict[str, Audience],
@@ -107,19 +96,3 @@ def join_histories(first: Histories, second: Histories) -> Histories:
     """Return the people of both, one after the other."""
     offsets = np.concatenate([first.indptr, first.indptr[-1] + second.indptr[1:]])
     return Histories(offsets, np.concatenate([first.indices, second.indices]), first.n_items)
-
-
-@contextmanager
-def _build_system(
-    context: CellContext,
-    people: Histories,
-    additional: int,
-    settings: Settings,
-    attack: dict[str, Any],
-) -> Iterator[System]:
-    if attack["attacked"] == "fcf":
-        with ThreadPoolExecutor(context.threads) as pool:
-            yield GradientSystem(people, additional, settings, attack["defence"], pool)
-        return
-    with build_engine(context.engine, people, settings, **context.engine_options) as engine:
-        yield ReportSystem(engine, people.n_users, additional, attack["defence"])

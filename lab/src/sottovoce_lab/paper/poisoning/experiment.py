@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce.training import Settings
 from sottovoce_lab.paper.cells import Cell, Size
 from sottovoce_lab.paper.grid import (
     PAPER_EPSILON,
     Family,
     get_subset_seed,
-    make_fcf_settings,
     make_settings,
     scale_people,
 )
@@ -26,12 +24,10 @@ from sottovoce_lab.paper.poisoning.cell import (
     count_attackers,
     get_exposure_metric,
 )
-from sottovoce_lab.paper.poisoning.defences import DEFENCES, SUB_CROWD_COUNT, Defence
 from sottovoce_lab.paper.tables import (
     MAIN_METRIC,
     Experiment,
     Table,
-    format_difference,
     format_interval,
     make_records,
 )
@@ -40,9 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-AttackedMethod = Literal["paper", "loudest", "fcf"]
-ATTACKED_METHODS: tuple[AttackedMethod, ...] = get_args(AttackedMethod)
-ATTACKED_LABELS = {"paper": "preset paper", "loudest": "loudest", "fcf": "FCF (not private)"}
 STRATEGY_LABELS = {
     "history": "invented history",
     "reports": "reports of choice",
@@ -52,7 +45,9 @@ STRATEGY_LABELS = {
 HONEST_USERS = 10_000
 # Shares of attackers among all people.
 ATTACKER_SHARES = (0.001, 0.01, 0.05)
-LINE_STYLES: dict[Defence, str] = {"none": "-", "caps": "--", "rows": ":", "medians": "-."}
+# Whether the server defends itself, and the words and the line that stand for it.
+DEFENCE_LABELS = {False: "none", True: "as by default"}
+LINE_STYLES = {False: "-", True: ":"}
 EXPOSURE_NOTE = (
     "Exposure@10: the share of honest people, of those who have not touched the item, who find it "
     "among the first ten of the whole catalogue. Attackers come in addition to honest people and "
@@ -66,63 +61,73 @@ ATTACKERS_NOTE = (
     "published last, and push down better-ranked items with what is left."
 )
 DEFENCES_NOTE = (
-    "Caps: a limit on how often one report counts. Rows: caps, and no item moves farther in an "
-    "epoch than three quarters of all, as the live server has it by default. Medians: of "
-    f"{SUB_CROWD_COUNT} sub-crowds of people; a server that gets shuffled reports cannot form "
-    "them. Caps and medians are tried against adaptive attackers who push a cold item. FCF: a "
-    "gradient longer than the longest honest one is refused, and there are no reports to cap."
+    "Defence by default: a limit on how often one report counts, and no item moves farther in an "
+    "epoch than three quarters of all."
 )
 NOTES = [EXPOSURE_NOTE, ATTACKERS_NOTE, DEFENCES_NOTE]
 
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack: method and defence, strategy, pushed item, and share of attackers."""
+    """An attack: strategy, pushed item, share of attackers, and whether the server is defended."""
 
-    attacked: AttackedMethod
-    attacker: Strategy
+    attacker: str
     pushed: str
     share: float
+    defended: bool
 
 
-def _list_defences(attacked: AttackedMethod) -> tuple[Defence, ...]:
-    # FCF has gradients, so there are no reports to cap.
-    return tuple(name for name in DEFENCES if (attacked, name) != ("fcf", "caps"))
-
-
-def _list_defences_against(attack: Attack) -> tuple[Defence, ...]:
-    """Return all defences against the strongest attack; for others, none and the live server's."""
-    strongest = (STRATEGIES[-1], next(iter(POPULARITY_BANDS)))
-    is_strongest = (attack.attacker, attack.pushed) == strongest
-    return _list_defences(attack.attacked) if is_strongest else ("none", "rows")
-
-
-# Each method with each of its defences, without attackers.
-UNATTACKED = [
-    (attacked, defence) for attacked in ATTACKED_METHODS for defence in _list_defences(attacked)
-]
+def _leave_out_attackers(attack: Attack) -> Attack:
+    return replace(attack, attacker=NO_ATTACKER, pushed=NO_ATTACKER, share=0.0)
 
 
 class PoisoningExperiment(Experiment):
-    """Number of people who see an item that attackers push, and the costs of defences."""
+    """Number of people who see an item that attackers push, with and without a defence."""
 
     name = "poisoning"
     title = "What attackers can do"
     figure_size = (12.0, 6.5)
 
     def list_cells(self) -> list[Cell]:
-        """Return the cells without attackers, and those of each attack and defence."""
-        unattacked = [self._get_unattacked(*pair) for pair in UNATTACKED]
-        attacked = [
-            self._get_attacked(attack, defence)
-            for attack in self._list_attacks()
-            for defence in _list_defences_against(attack)
-        ]
-        return self.grid.list_cells([*unattacked, *attacked])
+        """Return the cells without attackers, and those of each attack."""
+        trainings = [*self._list_unattacked(), *self._list_attacks()]
+        return self.grid.list_cells(map(self._build_family, trainings))
 
     def build_tables(self) -> list[Table]:
-        """Build the table of exposures, and that of the defences' costs."""
-        return [self._build_exposures(), self._build_costs()]
+        """Build the table of exposures."""
+        rows, records = [], []
+        for attack in [*self._list_unattacked(), *self._list_attacks()]:
+            quality = self._read(attack)
+            label = STRATEGY_LABELS.get(attack.attacker, NO_ATTACKER)
+            about = {**asdict(attack), "attacker": label}
+            records += make_records(quality, **about, metric=MAIN_METRIC)
+            if attack.attacker == NO_ATTACKER:
+                continue
+            exposure = self._read_exposure(attack)
+            before = self._read_exposure(attack, _leave_out_attackers(attack))
+            about["metric"] = "exposure@10"
+            records += make_records(exposure, **about)
+            records += make_records(before, **{**about, "share": 0.0})
+            rows.append(
+                (
+                    DEFENCE_LABELS[attack.defended], label, attack.pushed,
+                     f"{attack.share:.1%}", format_interval(before),
+                    format_interval(exposure), format_interval(quality),
+                )
+            )  # fmt: skip
+        headings = (
+            "defence", "attacker", "item", "attackers", "exposure without attackers", "exposure",
+            "HR@10",
+        )  # fmt: skip
+        setup = (
+            f"{self._get_size()}, eps {PAPER_EPSILON:g}, k {self.grid.table4_reports}, "
+            f"{self.grid.epochs} epochs"
+        )
+        # Exposure without attackers is the same for any share of attackers.
+        distinct = list({str(record): record for record in records}.values())
+        notes = [*self._list_claims(), *NOTES] if records else NOTES
+        title = f"{self.title}: exposure@10, {setup}"
+        return [Table(self.name, title, headings, rows, distinct, notes)]
 
     def draw(self, figure: Figure) -> None:
         """Draw exposure by share of attackers, in a panel for each item and strategy."""
@@ -134,8 +139,8 @@ class PoisoningExperiment(Experiment):
             enumerate(POPULARITY_BANDS), enumerate(STRATEGIES)
         ):
             axes = panels[row][column]
-            for attacked, defence in UNATTACKED:
-                self._draw_line(axes, Attack(attacked, strategy, pushed, 0.0), defence)
+            for defended in DEFENCE_LABELS:
+                self._draw_line(axes, strategy, pushed, defended=defended)
             axes.set_title(f"{STRATEGY_LABELS[strategy]}, {pushed} item", fontsize=9)
             axes.set(xscale="log", ylim=(-0.02, 1.02))
             axes.set_xticks(shares, [f"{share:.1%}" for share in shares])
@@ -146,107 +151,62 @@ class PoisoningExperiment(Experiment):
         handles = panels[0][0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside right upper", fontsize=8)
 
-    def _draw_line(self, axes: Any, attack: Attack, defence: Defence) -> None:
-        metric = get_exposure_metric(attack.pushed)
+    def _draw_line(self, axes: Any, strategy: Strategy, pushed: str, *, defended: bool) -> None:
         points = [
             (share, interval.mean)
             for share in self._get_shares()
-            if (interval := self._read(replace(attack, share=share), defence, metric))
+            if (interval := self._read_exposure(Attack(strategy, pushed, share, defended)))
         ]
         axes.plot(
             [share for share, _ in points],
             [mean for _, mean in points],
-            LINE_STYLES[defence],
+            LINE_STYLES[defended],
             marker="o",
             markersize=3,
-            color=METHOD_COLOURS["mf" if attack.attacked == "fcf" else attack.attacked],
-            label=f"{ATTACKED_LABELS[attack.attacked]}, {defence}",
+            color=METHOD_COLOURS["loudest"],
+            label=f"defence: {DEFENCE_LABELS[defended]}",
         )
-
-    def _build_exposures(self) -> Table:
-        rows, records = [], []
-        for attack in self._list_attacks():
-            metric = get_exposure_metric(attack.pushed)
-            before = self.reader.read_interval(
-                self._get_unattacked(attack.attacked, "none"), metric
-            )
-            exposures = {name: self._read(attack, name, metric) for name in DEFENCES}
-            qualities = {name: self._read(attack, name) for name in DEFENCES}
-            for defence in DEFENCES:
-                about = {**asdict(attack), "defence": defence}
-                records += make_records(exposures[defence], **about, metric="exposure@10")
-                records += make_records(qualities[defence], **about, metric=MAIN_METRIC)
-            rows.append(
-                (
-                    ATTACKED_LABELS[attack.attacked], STRATEGY_LABELS[attack.attacker],
-                    attack.pushed, f"{attack.share:.1%}", format_interval(before),
-                    *map(format_interval, exposures.values()), format_interval(qualities["none"]),
-                )
-            )  # fmt: skip
-        headings = (
-            "method", "attacker", "item", "attackers", "without attackers",
-            *(f"defence: {name}" for name in DEFENCES), "HR@10, no defence",
-        )  # fmt: skip
-        setup = (
-            f"{self._get_size()}, eps {PAPER_EPSILON:g}, k {self.grid.table4_reports}, "
-            f"{self.grid.epochs} epochs"
-        )
-        notes = [*self._list_claims(), *NOTES] if records else NOTES
-        title = f"{self.title}: exposure@10, {setup}"
-        return Table(self.name, title, headings, rows, records, notes)
-
-    def _build_costs(self) -> Table:
-        rows, records = [], []
-        for attacked, defence in UNATTACKED:
-            family = self._get_unattacked(attacked, defence)
-            interval = self.reader.read_interval(family)
-            loss = self.reader.read_gain(family, self._get_unattacked(attacked, "none"))
-            records += make_records(
-                interval, attacked=attacked, defence=defence, metric=MAIN_METRIC
-            )
-            label = ATTACKED_LABELS[attacked]
-            rows.append((label, defence, format_interval(interval), format_difference(loss)))
-        headings = ("method", "defence", "HR@10", "against none")
-        title = "What the defences cost without attackers"
-        return Table(f"{self.name}-cost", title, headings, rows, records)
 
     def _list_claims(self) -> Iterator[str]:
-        """Yield a sentence about each method under each defence, by the worst of all runs."""
+        """Yield a sentence about each defence, by the worst of all runs."""
         people, _ = self.grid.count_users_and_items(self._get_size())
-        for attacked, defence in UNATTACKED:
+        for defended, label in DEFENCE_LABELS.items():
             claims = []
             for share in self._get_shares():
                 attackers = count_attackers(people, share)
-                rise = self._find_largest_rise(attacked, defence, share)
+                rise = self._find_largest_rise(share, defended=defended)
                 if rise is not None:
                     tokens = f"{attackers:,} of {people + attackers:,} tokens"
                     claims.append(f"{tokens} moved exposure by at most {rise:.4f}")
             if claims:
-                yield f"{ATTACKED_LABELS[attacked]}, defence {defence}: {'; '.join(claims)}."
+                yield f"Defence {label}: {'; '.join(claims)}."
 
-    def _find_largest_rise(
-        self, attacked: AttackedMethod, defence: Defence, share: float
-    ) -> float | None:
+    def _find_largest_rise(self, share: float, *, defended: bool) -> float | None:
         """Return the largest rise of exposure with at most this share of attackers."""
         rises = []
         for attack in self._list_attacks():
             # An attack with fewer attackers counts too, because some attackers may do nothing.
-            if attack.attacked == attacked and attack.share <= share:
+            if attack.defended == defended and attack.share <= share:
                 metric = get_exposure_metric(attack.pushed)
-                after = self.reader.read_values(self._get_attacked(attack, defence), metric)
-                before = self.reader.read_values(self._get_unattacked(attacked, defence), metric)
+                after = self.reader.read_values(self._build_family(attack), metric)
+                unattacked = self._build_family(_leave_out_attackers(attack))
+                before = self.reader.read_values(unattacked, metric)
                 rises += [after[seed] - before[seed] for seed in after if seed in before]
         return max(rises, default=None)
 
-    def _read(self, attack: Attack, defence: Defence, metric: str = MAIN_METRIC) -> Interval | None:
-        if defence not in _list_defences(attack.attacked):
-            return None
-        return self.reader.read_interval(self._get_attacked(attack, defence), metric)
+    def _read(self, attack: Attack, metric: str = MAIN_METRIC) -> Interval | None:
+        return self.reader.read_interval(self._build_family(attack), metric)
+
+    def _read_exposure(self, attack: Attack, training: Attack | None = None) -> Interval | None:
+        """Return the exposure of an attack's item, in another training if one is given."""
+        return self._read(training or attack, get_exposure_metric(attack.pushed))
 
     def _list_attacks(self) -> list[Attack]:
-        shares = self._get_shares()
-        attacks = product(ATTACKED_METHODS, STRATEGIES, POPULARITY_BANDS, shares)
+        attacks = product(STRATEGIES, POPULARITY_BANDS, self._get_shares(), DEFENCE_LABELS)
         return [Attack(*attack) for attack in attacks]
+
+    def _list_unattacked(self) -> list[Attack]:
+        return [Attack(NO_ATTACKER, NO_ATTACKER, 0.0, defended) for defended in DEFENCE_LABELS]
 
     def _get_shares(self) -> tuple[float, ...]:
         return ATTACKER_SHARES[-1:] if self.grid.about.quick else ATTACKER_SHARES
@@ -256,33 +216,15 @@ class PoisoningExperiment(Experiment):
         users = min(self.grid.users, key=lambda users: abs(users - wanted))
         return self.grid.make_small_size(users)
 
-    def _get_unattacked(self, attacked: AttackedMethod, defence: Defence) -> Family:
-        return self._build_family(
-            attacked, attacker=NO_ATTACKER, defence=defence, pushed=NO_ATTACKER, share=0.0
-        )
-
-    def _get_attacked(self, attack: Attack, defence: Defence) -> Family:
-        return self._build_family(
-            attack.attacked,
-            attacker=attack.attacker,
-            defence=defence,
-            pushed=attack.pushed,
-            share=attack.share,
-        )
-
-    def _build_family(self, attacked: AttackedMethod, **attack_parameters: Any) -> Family:
-        size, settings = self._get_size(), self._make_settings(attacked)
-        added = (("attacked", attacked), *attack_parameters.items())
+    def _build_family(self, attack: Attack) -> Family:
+        size = self._get_size()
+        users, items = self.grid.count_users_and_items(size)
+        k, epochs = self.grid.table4_reports, self.grid.epochs
+        settings = make_settings("loudest", PAPER_EPSILON, k, epochs, users=users, items=items)
+        added = tuple(asdict(attack).items())
 
         def build_cell(seed: int) -> Cell:
             cell = Cell.from_settings("poisoning", size, settings, seed, draw=get_subset_seed(seed))
             return replace(cell, parameters=(*cell.parameters, *added))
 
         return build_cell
-
-    def _make_settings(self, attacked: AttackedMethod) -> Settings:
-        if attacked == "fcf":
-            return make_fcf_settings(self.grid.epochs)
-        users, items = self.grid.count_users_and_items(self._get_size())
-        k, epochs = self.grid.table4_reports, self.grid.epochs
-        return make_settings(attacked, PAPER_EPSILON, k, epochs, users=users, items=items)
