@@ -14,7 +14,7 @@ import { bundled } from "../client/bundle.mjs";
  * worker in widget.js has none, since the same text lies in a file beside it: LICENSES.txt of a
  * proxy, sottovoce-worker.js of the package.
  */
-const NOTICES = /^\/\*![^]*?\*\/\s*/;
+const NOTICES = /^\/\*!.*?\*\/\s*/s;
 
 /** By the file's name. */
 export async function widget() {
