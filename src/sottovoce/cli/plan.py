@@ -17,6 +17,7 @@ from sottovoce.cli.options import (
     JsonFile,
     Learn,
     Seed,
+    choose_command_budget,
     make_learn_option,
     make_option,
 )
@@ -33,7 +34,7 @@ from sottovoce.simulation.outlook import (
     make_names_outlook,
     make_shop_outlook,
 )
-from sottovoce.training import Budget
+from sottovoce.training import DEFAULT_PRESET, Budget
 from sottovoce.training.naming import MIN_USEFUL_REPORTS, WANTED_REPORTS
 from sottovoce.training.planning import PublicNumbers, is_for_names
 
@@ -87,9 +88,8 @@ def plan(
       sottovoce plan --people 2000 --items 300 --history 12 --budget 50 --learn taste
       sottovoce plan --people 200 --items 100 --central-budget 1 --json plan.json
     """
-    total_budget = Budget.from_options(budget, central_budget)
-    if total_budget is None:
-        raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
+    total_budget = choose_command_budget(budget, central_budget, DEFAULT_PRESET, {})
+    assert total_budget is not None, "no setting names a cost"
     numbers = PublicNumbers(people, items, history)
     learns_names = is_for_names(total_budget) if learn is None else learn == "names"
     if not learns_names:

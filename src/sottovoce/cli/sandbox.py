@@ -21,6 +21,7 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
+    choose_command_budget,
     make_learn_option,
     make_option,
     make_people_option,
@@ -46,6 +47,7 @@ from sottovoce.sandbox.demo import (
 )
 from sottovoce.sandbox.people import (
     COMPANIONS_PER_EPOCH,
+    TRIAL_COST,
     TRIAL_DEFAULTS,
     PublicReader,
     start_companions,
@@ -69,7 +71,7 @@ from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.listen import Listen
 from sottovoce.service.widget import format_script_tag
 from sottovoce.storage.database import exclusive_lock
-from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
+from sottovoce.training import DEFAULT_PRESET, Participation, plan_open_ended, plan_training
 
 # Lock that `up` holds while it runs in its folder.
 LOCK_FILE = "up.lock"
@@ -186,12 +188,16 @@ def up(
                 people = COMPANIONS_PER_EPOCH + 1
             elif people is None and interactions is not None:
                 people = interactions.n_users
-            settings = (plan_training if training else plan_open_ended)(
+            plan = plan_training if training else plan_open_ended
+            if trial:
+                # One person takes part in every epoch, to see what reports do.
+                training = {**TRIAL_COST, **training}
+            settings = plan(
                 people or {**defaults, **service}["min_clients"],
                 len(items.items),
                 history=None if interactions is None else interactions.typical_length,
                 preset=preset,
-                budget=Budget.from_options(budget, central_budget),
+                budget=choose_command_budget(budget, central_budget, preset, training),
                 **add_mechanism(training, learn),
             )
             if settings.dummies:  # dummies hide people without a crowd

@@ -30,6 +30,7 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
+    choose_command_budget,
     check_writable,
     make_config_option,
     make_group,
@@ -60,7 +61,7 @@ from sottovoce.service.run import run_service
 from sottovoce.service.watch import ProcessState, build_watch
 from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_atomically
-from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
+from sottovoce.training import DEFAULT_PRESET, Participation, plan_open_ended, plan_training
 
 app = make_group(
     "server",
@@ -189,7 +190,7 @@ def init(
         len(items.items),
         history=history,
         preset=preset,
-        budget=Budget.from_options(budget, central_budget),
+        budget=choose_command_budget(budget, central_budget, preset, training),
         **add_mechanism(training, learn),
     )
     # Dummies hide even a single person, so an epoch need not wait for a crowd.

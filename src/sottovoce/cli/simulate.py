@@ -32,6 +32,7 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
+    choose_command_budget,
     make_history_option,
     make_learn_option,
     make_option,
@@ -51,7 +52,7 @@ from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.engines import AUTO_ENGINE
 from sottovoce.simulation.evaluation.metrics import PAPER_METRICS, Interval
-from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
+from sottovoce.training import DEFAULT_PRESET, Settings, plan_training
 
 # Metric that progress bars and pictures show.
 MAIN_METRIC = "hr@10"
@@ -134,8 +135,8 @@ def simulate(
 
     HR@10 is the share of people whose left-out item is among the ten best of those with which it is
     ranked. Devices also recommend by tags and by the order of a history, which need no reports;
-    results without these are printed as well. With a budget, the planner chooses all settings that
-    you do not give. The defaults below are those of `loudest` without a budget.
+    results without these are printed as well. The planner chooses all settings that you do not give,
+    for the budget. Name --preset paper for the paper's settings, which cost 5,000.
 
     \b
     Examples:
@@ -155,7 +156,7 @@ def simulate(
         dataset.n_items,
         history=history or dataset.typical_length,
         preset=preset,
-        budget=Budget.from_options(budget, central_budget),
+        budget=choose_command_budget(budget, central_budget, preset, training),
         start_factors=0 if first_items is None else first_items.shape[1],
         **add_mechanism(training, learn),
         seed=seed,

@@ -31,6 +31,7 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
+    choose_command_budget,
     make_history_option,
     make_learn_option,
     make_option,
@@ -42,7 +43,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport
 from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
+from sottovoce.training import DEFAULT_PRESET, plan_open_ended, plan_training
 from sottovoce.training.start import choose_start_factors
 from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.replay.baselines import (
@@ -230,7 +231,7 @@ def replay(
         max(window.stop - window.start for window in timeline.windows),
         history=history or people.typical_length,
         preset=preset,
-        budget=Budget.from_options(budget, central_budget),
+        budget=choose_command_budget(budget, central_budget, preset, training),
         start_factors=0 if replay_start is None else replay_start.factors,
         **add_mechanism(training, learn),
         seed=seed,
