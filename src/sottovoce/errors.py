@@ -34,6 +34,8 @@ that begins with a verb, or a command to type. Messages of `ProtocolError`, `Una
 messages.
 """
 
+import inspect
+import warnings
 from pathlib import Path
 
 
@@ -183,3 +185,12 @@ def get_reason(error: Exception) -> str:
         error: The caught error. If it has no such message, its whole text is returned.
     """
     return getattr(error, "strerror", None) or str(error)
+
+
+def warn_caller(message: str) -> None:
+    """Warn with the position of the line outside of this package that led to this call."""
+    # Python shows a warning once for each line. The line should be in the caller's program.
+    frame, depth = inspect.currentframe(), 1
+    while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, DataWarning, stacklevel=depth)

@@ -12,7 +12,7 @@ from sottovoce.errors import DataError
 COLUMN_ALIASES: dict[str, tuple[str, ...]] = {
     "user": ("user", "userid", "uid", "customer", "customerid", "viewer", "viewerid"),
     "item": ("item", "itemid", "iid", "movie", "movieid", "film", "filmid", "product", "productid"),
-    "rating": ("rating", "ratings", "score", "stars"),
+    "rating": ("rating", "ratings", "score", "stars", "quantity", "qty", "plays", "playcount"),
     "timestamp": ("timestamp", "time", "ts", "unixtime", "date", "datetime"),
 }
 # Roles that every table must have.
@@ -144,16 +144,16 @@ def to_seconds(times: pl.Series) -> pl.Series:
 
 
 def _mark_gaps(column: pl.Series) -> pl.Series:
-    """Mark values that are missing, empty, NaN or infinite."""
+    """Mark values that are missing, blank, NaN or infinite."""
     if column.dtype == pl.String:
-        return (column == "").fill_null(value=True)
+        return (column.str.strip_chars() == "").fill_null(value=True)
     if column.dtype.is_float():
         return ~column.is_finite().fill_null(value=False)
     return column.is_null()
 
 
 def find_first_gap(frame: pl.DataFrame) -> tuple[int, str] | None:
-    """Return row and role of the first missing, empty, NaN or infinite value."""
+    """Return row and role of the first missing, blank, NaN or infinite value."""
     gaps = ((marks.arg_true(), marks.name) for marks in map(_mark_gaps, frame))
     return min(((int(rows[0]), role) for rows, role in gaps if len(rows)), default=None)
 
@@ -172,10 +172,34 @@ def check_frame(raw: pl.DataFrame, start: int, path: Path) -> pl.DataFrame:
     frame = cast_values(raw.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)))
     if gap := find_first_gap(frame):
         row, role = gap
-        raise DataError(f"row {start + row + 1}: {role} must not be {raw[role][row]!r}", path=path)
+        raise DataError(
+            f"row {start + row + 1}: {role} must not be {raw[role][row]!r}: drop the row, or fill "
+            "in the value",
+            path=path,
+        )
     # The types of a block without rows mean nothing, so they are not checked.
     for role in REQUIRED_ROLES if frame.height else ():
-        if not (frame[role].dtype.is_integer() or frame[role].dtype in (pl.String, pl.Binary)):
+        if frame[role].dtype.is_float():
+            frame = frame.with_columns(_to_whole_numbers(frame[role], start, path))
+        elif not (frame[role].dtype.is_integer() or frame[role].dtype in (pl.String, pl.Binary)):
             dtype = raw[role].dtype
-            raise DataError(f"the {role} is {dtype}; ids must be integers or text", path=path)
+            raise DataError(
+                f"row {start + 1}: the {role} {raw[role][0]!r:.80} is {dtype}; ids must be whole "
+                "numbers or text: convert the column",
+                path=path,
+            )
     return frame
+
+
+def _to_whole_numbers(ids: pl.Series, start: int, path: Path) -> pl.Series:
+    """Convert ids that are floats to integers, as pandas makes floats of integers with gaps."""
+    # Floats of 2^53 and more do not tell neighbouring integers apart.
+    fractions = ((ids != ids.floor()) | (ids.abs() >= 2.0**53)).arg_true()
+    if len(fractions):
+        row = int(fractions[0])
+        raise DataError(
+            f"row {start + row + 1}: {ids.name} must not be {ids[row]!r}; ids must be whole "
+            "numbers or text: convert the column",
+            path=path,
+        )
+    return ids.cast(pl.Int64)

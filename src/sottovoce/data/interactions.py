@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.characters import format_html_table, pluralize
 from sottovoce.core.histories import Histories
 from sottovoce.core.tags import Traits
 from sottovoce.data.streams import stream
@@ -76,6 +77,21 @@ class Interactions:
         _check_length("timestamps", self.timestamps, self.histories.n_interactions)
         _check_length("titles", self.titles, self.histories.n_items)
         _check_length("tags", self.tags, self.histories.n_items)
+
+    def __repr__(self) -> str:
+        optional = ("timestamps", "titles", "tags")
+        known = [name for name in optional if getattr(self, name) is not None]
+        return (
+            f"{self.name}: {pluralize(self.n_users, 'user')} x {pluralize(self.n_items, 'item')}, "
+            f"{pluralize(self.n_interactions, 'interaction')}"
+            f"{' with ' if known else ''}{', '.join(known)}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        names = ("name", "users", "items", "interactions", "timestamps", "titles", "tags")
+        summary = self.summary()
+        return format_html_table({name: summary[name] for name in names})
 
     @property
     def n_users(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +15,7 @@ from sottovoce.core.tags import Tag, Tags, Traits, build_tags
 from sottovoce.data import Interactions
 from sottovoce.data.frames import is_table, read_frame
 from sottovoce.data.split import select_entries
-from sottovoce.errors import DataError, DataWarning
+from sottovoce.errors import DataError, warn_caller
 from sottovoce.settings import Setting
 
 if TYPE_CHECKING:
@@ -183,15 +181,6 @@ def _number_cells(histories: Histories) -> Int64:
 def warn_about_ratings(name: str, not_positive: int, rows: int) -> None:
     if not_positive:
         warn_caller(f"{name}: {not_positive:,} of {rows:,} ratings are 0 or less, and do not count")
-
-
-def warn_caller(message: str) -> None:
-    """Warn with the position of the line outside of this package that led to this call."""
-    # Python shows a warning once for each line. The line should be in the caller's program.
-    frame, depth = inspect.currentframe(), 1
-    while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):
-        frame, depth = frame.f_back, depth + 1
-    warnings.warn(message, DataWarning, stacklevel=depth)
 
 
 def parse_histories(raw: Any, name: str = "user_items") -> Histories:

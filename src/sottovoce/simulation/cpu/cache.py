@@ -8,7 +8,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,6 @@ def _list_cache_folders() -> Iterator[Path]:
                 yield from Path(path).expanduser().glob("*")
 
 
-@cache
 def _compute_digest() -> str:
     digest = hashlib.sha256()
     for name in COMPILED_FOLDERS:
