@@ -65,9 +65,7 @@ def privacy(
       sottovoce privacy --central-budget 1 --clients 50000
       sottovoce privacy --budget 10 --central-budget 1 --clients 200 --items 500
     """
-    total_budget = choose_command_budget(
-        budget, central_budget, preset or DEFAULT_PRESET, training
-    )
+    total_budget = choose_command_budget(budget, central_budget, preset or DEFAULT_PRESET, training)
     if clients is None and total_budget is not None and total_budget.local is None:
         raise SettingsError(
             "settings for a central budget depend on the number of people: give --clients PEOPLE"
@@ -88,7 +86,7 @@ def privacy(
         )
     report = make_privacy_report(settings.event(items), crowd, delta)
     if total_budget is not None:
-        output.print_line(f"The planner chooses {output.describe_settings(settings)}.")
+        output.print_line(f"The planner chooses {settings}.")
     if clients is not None and crowd is not None and crowd < clients:
         output.print_line(
             f"Each of {clients:,} people takes part in {settings.turns} of {settings.epochs} "

@@ -213,7 +213,7 @@ def up(
                 people=interactions,
                 origins=tuple(origin or ()),
             ).set_up(folder)
-        output.print_note(f"Planned: {output.describe_settings(settings)}.")
+        output.print_note(f"Planned: {settings}.")
     with exclusive_lock(folder / LOCK_FILE, "is running already; stop that `sottovoce up` first"):
         if has_options and not is_first:
             raise SettingsError(

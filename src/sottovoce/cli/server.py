@@ -30,8 +30,8 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
-    choose_command_budget,
     check_writable,
+    choose_command_budget,
     make_config_option,
     make_group,
     make_learn_option,
@@ -208,7 +208,7 @@ def init(
     count = output.pluralize(len(items.items), "item")
     tags = items.tags.format_kinds()
     typer.echo(f"The catalogue has {count}; tags for recommendations: {tags}.", err=True)
-    typer.echo(f"Planned: {output.describe_settings(settings)}.", err=True)
+    typer.echo(f"Planned: {settings}.", err=True)
     typer.echo(f"The settings are in {folder / SETTINGS_FILE}, with explanations.", err=True)
     for name in proxies:
         secret = folder / f"{name}.secret"

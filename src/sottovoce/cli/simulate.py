@@ -135,8 +135,8 @@ def simulate(
 
     HR@10 is the share of people whose left-out item is among the ten best of those with which it is
     ranked. Devices also recommend by tags and by the order of a history, which need no reports;
-    results without these are printed as well. The planner chooses all settings that you do not give,
-    for the budget. Name --preset paper for the paper's settings, which cost 5,000.
+    results without these are printed as well. The planner chooses all settings that you do not
+    give, for the budget. Name --preset paper for the paper's settings, which cost 5,000.
 
     \b
     Examples:
@@ -258,7 +258,7 @@ def _print_runs(data: Interactions | Shards, runs: list[Run]) -> None:
         f"{output.describe_candidates(plan.negatives, data.untouched_counts)}"
     )
     output.warn_about_few_candidates(plan.negatives, data.untouched_counts)
-    output.print_line(output.describe_settings(plan.settings))
+    output.print_line(str(plan.settings))
     if plan.tags and data.tags is not None:
         kinds = build_tags(data.tags.tolist()).format_kinds()
         output.print_line(f"Tags that devices use for recommendations: {kinds}.")

@@ -42,8 +42,8 @@ def load(source: Any, columns: Columns = None, items: Any = None) -> Interaction
         source: A name, a path, a table or a matrix. A string that is `synthetic` or in `DATA_SETS`
             is a name (write `./ml-1m` for a folder of that name); any other string is a path. A
             table in memory is a DataFrame of any library (pandas, polars, also lazy, pyarrow), a
-            mapping of columns or a pair `(users, items)`. A matrix, sparse or dense, has users as rows and
-            items as columns.
+            mapping of columns or a pair `(users, items)`. A matrix, sparse or dense, has users as
+            rows and items as columns.
         columns: Names of the columns for `user`, `item`, `rating` and `timestamp`, if they are not
             recognised.
         items: Titles and tags of the items: the path of a catalogue or a table, or a table in

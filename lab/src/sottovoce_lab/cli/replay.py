@@ -325,7 +325,7 @@ def print_results(results: ReplayResults) -> None:
         f"next item of up to {plan.people:,} people, in the whole catalogue and among "
         f"{plan.negatives + 1} items"
     )
-    output.print_line(output.describe_settings(settings))
+    output.print_line(str(settings))
     output.print_line(
         f"Learning has no end: each person takes part in an epoch with probability "
         f"{settings.share:.3g}, at most {settings.max_turns} times; a report has half its weight "
