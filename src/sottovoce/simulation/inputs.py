@@ -27,9 +27,7 @@ Int64 = NDArray[np.int64]
 Matrix = sparse.csr_matrix | sparse.csr_array
 # `ArrayLike` includes dense arrays and the DataFrames of any library.
 UserItems: TypeAlias = "Matrix | Histories | Interactions | ArrayLike | Mapping[str, Any]"
-ItemFeatures: TypeAlias = (
-    "Matrix | Catalogue | Sequence[Mapping[str, Any]] | Mapping[Any, Any] | Any"
-)
+ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]] | UserItems"
 # Times of interactions: a matrix, a time for each entry, or True for those of the table.
 Times: TypeAlias = "Matrix | ArrayLike | bool"
 
@@ -39,8 +37,8 @@ EXPECTED_INPUTS = (
     "sottovoce.data.load; of one person also a table {'item': [...]}"
 )
 EXPECTED_FEATURES = (
-    "a Catalogue, a table with a column item, a mapping of tags for each item, in their order or by "
-    "id, or a sparse matrix"
+    "a Catalogue, a table with a column item, a mapping of tags for each item, in their order or "
+    "by id, or a sparse matrix"
 )
 
 
@@ -151,7 +149,7 @@ def parse_test(
 ) -> Histories:
     """Return the held-out items of these people, a row for each person in the same order.
 
-    What people have in `histories` too does not count, with a warning, unless `repurchases` is true.
+    What people have in `histories` too does not count, with a warning, unless `repurchases`.
 
     Args:
         raw: The value that a caller passed as `test`.
@@ -298,8 +296,8 @@ def _read_traits_by_id(item_features: Any, items: Labels) -> list[Traits] | None
     ids = [str(item) for item in items.ids.tolist()]
     if not any(item in by_id for item in ids):
         raise DataError(
-            f"item_features must describe some of the {len(ids):,} items by their ids: the first id "
-            f"of the model is {ids[0]!r}, the first one here {next(iter(by_id), None)!r}"
+            f"item_features must describe some of the {len(ids):,} items by their ids: the first "
+            f"id of the model is {ids[0]!r}, the first one here {next(iter(by_id), None)!r}"
         )
     return [by_id.get(item, {}) for item in ids]
 
