@@ -93,7 +93,7 @@ def test_names_need_a_local_budget() -> None:
         ({"preset": "strong"}, "named"),
         ({"budget": Budget(5_000)}, "named"),
         ({"budget": Budget(central=1)}, "loudest"),
-        ({}, "loudest"),
+        ({}, "named"),
         ({"budget": Budget(50), "mechanism": "loudest"}, "loudest"),
         ({"budget": Budget(50), "factors": 8}, "loudest"),
     ],

@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from sottovoce.characters import format_html_table, pluralize
@@ -129,6 +130,18 @@ class Interactions:
         """
         histories = Histories.from_lists(lists, n_items)
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return a table with the columns `user_id`, `item_id` and, if it is known, `timestamp`.
+
+        `to_pandas()` of the result gives what LensKit and others read.
+        """
+        users = self.user_ids[self.histories.users_of_entries()]
+        items = self.item_ids[self.histories.indices]
+        columns = {"user_id": users.tolist(), "item_id": items.tolist()}
+        if self.timestamps is not None:
+            columns["timestamp"] = self.timestamps.tolist()
+        return pl.DataFrame(columns)
 
     def list_items(self) -> list[tuple[str, str, Traits]]:
         """Return id, title and tags of each item; a missing title is replaced by the id."""

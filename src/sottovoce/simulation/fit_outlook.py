@@ -67,8 +67,7 @@ class FitOutlook:
 
     def __str__(self) -> str:
         cost = f"epsilon {format_epsilon(self.epsilon)} in a lifetime"
-        if self.is_default_budget:
-            cost += f" ({DEFAULT_BUDGET_NOTE})"
+        cost = DEFAULT_BUDGET_NOTE if self.is_default_budget else cost
         if self.verdict == "unknown":
             return f"{cost}; too few people or items to compare the lists with popularity"
         return (
