@@ -188,7 +188,11 @@ def get_reason(error: Exception) -> str:
 
 
 def warn_caller(message: str) -> None:
-    """Warn with the position of the line outside of this package that led to this call."""
+    """Warn with the position of the line outside of this package that led to this call.
+
+    Args:
+        message: What is ignored, how much of it, and why.
+    """
     # Python shows a warning once for each line. The line should be in the caller's program.
     frame, depth = inspect.currentframe(), 1
     while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):

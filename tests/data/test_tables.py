@@ -25,8 +25,10 @@ from sottovoce.data.interactions import LoadCounts
 from sottovoce.data.text_tables import Block, Layout, parse_block
 from sottovoce.errors import DataError
 
-# Any text that a field of a CSV file can hold.
-ids = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=8)
+# Any text that a field of a CSV file can hold, but no blanks alone.
+ids = st.text(
+    st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=8
+).filter(str.strip)
 RATING_ROLES = ("user", "item", "rating", "timestamp")
 
 

@@ -331,8 +331,8 @@ def read_times(raw: Any, items: Labels, user: Any = None) -> Matrix:
     data = read_frame(raw, user=user) if is_table(raw) else raw
     if not isinstance(data, Interactions) or data.timestamps is None:
         raise DataError(
-            "times=True takes the timestamps of user_items, which has none: pass a table with a "
-            "column of times, or a time for each interaction"
+            "user_items must have timestamps for times=True: pass a table with a column of times, "
+            "or a time for each interaction"
         )
     columns = items.find_numbers(data.item_ids)[data.histories.indices]
     is_known = columns >= 0
