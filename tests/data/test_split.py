@@ -162,6 +162,8 @@ def test_leave_out_takes_n_items_of_those_who_have_more(rule: Any) -> None:
     assert leave_out(table, 2, rule, seed=4)[1].histories.indices.tolist() == (
         test.histories.indices.tolist()
     )
+    one = leave_one_out(data, rule, seed=4)
+    assert np.array_equal(leave_out(data, 1, rule, seed=4)[1].histories.indices, one.test)
     for wrong in ((0, "random"), (1, "date")):
         with pytest.raises(SettingsError):
             leave_out(data, *wrong)

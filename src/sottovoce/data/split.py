@@ -114,6 +114,8 @@ def leave_out(
     histories = data.histories
     lengths, users = np.diff(histories.indptr), histories.users_of_entries()
     order = stream(seed, "out").random(histories.n_interactions)
+    # The first item is the one that `leave_one_out` takes.
+    order[_find_entries(data, draw_choices(count_choices(data, rule), seed), rule)] = 1
     keys = (order, users) if rule == "random" else (order, _get_times(data), users)
     # The last n entries of each user in this order are taken.
     sorted_entries = np.lexsort(keys)
@@ -183,20 +185,28 @@ def take_out(data: Interactions, picks: NDArray[np.int64], rule: SplitRule, seed
         rule: `random` or `latest`.
         seed: Seed of the split.
     """
-    histories = data.histories
-    # Users with a single item are trained on, and not tested.
-    users = np.flatnonzero(np.diff(histories.indptr) >= 2)
-    entries = histories.indptr[users] + picks[users]
-    if rule == "latest":
-        # For this rule, a pick is an index into the latest entries of a history only.
-        latest = np.flatnonzero(_mark_latest(data))
-        entries = latest[np.searchsorted(latest, histories.indptr[users]) + picks[users]]
+    histories, entries = data.histories, _find_entries(data, picks, rule)
+    users = histories.users_of_entries()[entries]
     test = np.full(histories.n_users, -1, np.int32)
     test[users] = histories.indices[entries]
     in_train = np.ones(histories.n_interactions, bool)
     in_train[entries] = False
     times = None if data.timestamps is None else data.timestamps[in_train]
     return Split(_remove_entries(histories, users, in_train), test, rule, seed, times)
+
+
+def _find_entries(
+    data: Interactions, picks: NDArray[np.int64], rule: SplitRule
+) -> NDArray[np.int64]:
+    """Return the drawn entry of each history that has at least two."""
+    indptr = data.histories.indptr
+    # Users with a single item are trained on, and not tested.
+    users = np.flatnonzero(np.diff(indptr) >= 2)
+    if rule == "random":
+        return np.asarray(indptr[users] + picks[users])
+    # For this rule, a pick is an index into the latest entries of a history only.
+    latest = np.flatnonzero(_mark_latest(data))
+    return np.asarray(latest[np.searchsorted(latest, indptr[users]) + picks[users]])
 
 
 def split_by_date(data: Interactions, seed: int) -> Split:
