@@ -16,7 +16,8 @@ from sottovoce.data import Interactions, load
 from sottovoce.errors import DataError, DataWarning
 from sottovoce.simulation import FederatedMF
 
-NAT, DAY = pd.NaT, pd.Timestamp("1970-01-02")
+NAT = pd.NaT
+DAY = pd.Timestamp("1970-01-02")
 
 
 class ArrowTable:

@@ -170,7 +170,7 @@ def test_leave_out_takes_n_items_of_those_who_have_more(rule: Any) -> None:
 
 
 def test_leave_out_draws_every_item_equally_often() -> None:
-    """Each of 4 items is left out with probability 1/2; false alarms below 1e-9."""
+    """Leave each of 4 items out with probability 1/2; a false alarm has one below 1e-9."""
     _, test = leave_out(make_data([[0, 1, 2, 3]] * 5000, [0]), 2)
     counts = test.histories.popularity()
     assert (abs(counts[:4] - 2500) < 6.5 * (5000 / 4) ** 0.5).all()

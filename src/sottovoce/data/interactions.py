@@ -81,11 +81,11 @@ class Interactions:
 
     def __repr__(self) -> str:
         optional = ("timestamps", "titles", "tags")
-        known = [name for name in optional if getattr(self, name) is not None]
+        present = [name for name in optional if getattr(self, name) is not None]
         return (
             f"{self.name}: {pluralize(self.n_users, 'user')} x {pluralize(self.n_items, 'item')}, "
             f"{pluralize(self.n_interactions, 'interaction')}"
-            f"{' with ' if known else ''}{', '.join(known)}"
+            f"{' with ' if present else ''}{', '.join(present)}"
         )
 
     def _repr_html_(self) -> str:

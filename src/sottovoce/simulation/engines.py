@@ -18,7 +18,6 @@ from sottovoce.core import Histories
 from sottovoce.core.mechanism import SignMechanism
 from sottovoce.errors import SettingsError
 from sottovoce.settings import Setting, check, get_settings
-from sottovoce.simulation.cpu.cache import LOADED_LOOPS, is_cached
 from sottovoce.simulation.interface import Engine
 from sottovoce.simulation.population import Part, Parts, People, WholeParts
 from sottovoce.training import Settings
@@ -140,9 +139,9 @@ def build_engine(
 def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
     """Return whether `auto` uses the reference engine.
 
-    It does so if the cpu engine cannot compute the mechanism, or as long as all that the reference
-    engine has done in this process takes less time than to get the loops of the cpu engine. So
-    nobody waits more than twice as long as with the better choice, however often they train.
+    It does so if the cpu engine cannot compute the mechanism. It also does so as long as all work
+    of the reference engine in this process takes less time than to get the loops of the cpu engine.
+    So nobody waits more than twice as long as with the better choice, however often they train.
     """
     has_numba = find_spec("numba") is not None
     if not (has_numba and has_kernel(f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism)):
@@ -153,9 +152,11 @@ def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
 
 def estimate_loop_seconds(mechanism: str) -> float:
     """Estimate how long it takes until the loops of the cpu engine can run in this process."""
-    if mechanism in LOADED_LOOPS:
+    # Not imported above: engines do not know each other, and each of them imports this module.
+    cache = import_module(f"{ENGINE_MODULES['cpu']}.cache")
+    if mechanism in cache.LOADED_LOOPS:
         return 0.0
-    return LOAD_SECONDS if is_cached(mechanism) else COMPILE_SECONDS
+    return LOAD_SECONDS if cache.is_cached(mechanism) else COMPILE_SECONDS
 
 
 def estimate_reference_seconds(people: int, n_items: int, settings: Settings) -> float:

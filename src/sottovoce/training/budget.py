@@ -123,7 +123,7 @@ PRESET_BUDGETS = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(cen
 # Budget of a plan for which none is given: one report of epsilon 10 in a lifetime. It is the
 # smallest budget with which a few thousand people teach about what is popular.
 DEFAULT_BUDGET = Budget(local=10.0)
-# What is said where a plan has the default budget.
+# The note of a plan that has the default budget.
 DEFAULT_BUDGET_NOTE = f"no budget given: planned for epsilon {DEFAULT_BUDGET.local:g} in a lifetime"
 
 
