@@ -198,3 +198,15 @@ def warn_caller(message: str) -> None:
     while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(message, DataWarning, stacklevel=depth)
+
+
+def warn_about_ratings(name: str, not_positive: int, rows: int) -> None:
+    """Warn about ratings that are no interactions, if there are any.
+
+    Args:
+        name: The data that has them.
+        not_positive: How many there are.
+        rows: Number of all ratings.
+    """
+    if not_positive:
+        warn_caller(f"{name}: {not_positive:,} of {rows:,} ratings are 0 or less, and do not count")

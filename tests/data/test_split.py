@@ -1,5 +1,6 @@
 """Leave-one-out splits, and the random streams that they use."""
 
+import datetime as dt
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -189,5 +190,9 @@ def test_rows_of_a_table_are_split_before_repeated_ones_are_merged() -> None:
     train, test = split_by_time(rows, since=5)
     assert train.to_frame().rows() == [("bob", "tea", 2)]
     assert test.n_interactions == 0
+    for since in ("1970-01-01T00:00:05", dt.datetime(1970, 1, 1, 0, 0, 5)):
+        assert split_by_time(rows, since=since)[0].to_frame().rows() == [("bob", "tea", 2)]
+    with pytest.raises(DataError, match="2025-08-01"):
+        split_by_time(rows, since="soon")
     with pytest.raises(DataError, match="DataFrame"):
         split_by_time(load(rows), since=5, repurchases=True)

@@ -315,6 +315,7 @@ def test_scikit_learn_searches_and_validates() -> None:
     assert search.best_params_ == {"budget": 500.0}
     assert "HoldoutScorer('ndcg@20', n=2, seed=1)" in repr(search)
     scores = selection.cross_val_score(model, MATRIX, cv=2)
+    assert np.array_equal(scores, selection.cross_val_score(model, PEOPLE, cv=2))
     assert ((scores > 0) & (scores < 1)).all()
     with pytest.raises(Exception, match="not fitted"):
         validation.check_is_fitted(model)

@@ -1,6 +1,7 @@
 """Columns of a table: finding those of users, items, ratings and times, and checking the values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,19 @@ from sottovoce.errors import DataError
 # `_`, `-`, `.` and spaces are ignored.
 COLUMN_ALIASES: dict[str, tuple[str, ...]] = {
     "user": ("user", "userid", "uid", "customer", "customerid", "viewer", "viewerid"),
-    "item": ("item", "itemid", "iid", "movie", "movieid", "film", "filmid", "product", "productid"),
+    "item": (
+        "item",
+        "itemid",
+        "iid",
+        "movie",
+        "movieid",
+        "film",
+        "filmid",
+        "product",
+        "productid",
+        "article",
+        "articleid",
+    ),
     "rating": ("rating", "ratings", "score", "stars", "quantity", "qty", "plays", "playcount"),
     "timestamp": ("timestamp", "time", "ts", "unixtime", "date", "datetime"),
 }
@@ -131,16 +144,24 @@ def to_seconds(times: pl.Series) -> pl.Series:
     """Convert numbers or ISO dates to seconds since 1970; other values become null."""
     if times.dtype == pl.Date or times.dtype == pl.Datetime:
         return times.dt.epoch("s")
-    integers = times.cast(pl.Int64, strict=False)
-    if not integers.null_count():
-        return integers
-    converted = times.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
-    for date_format in _DATE_FORMATS if times.dtype == pl.String else ():
-        if not converted.null_count():
+    best = times.cast(pl.Int64, strict=False)
+    converters: list[Callable[[], pl.Series]] = [partial(_parse_floats, times)]
+    if times.dtype == pl.String:
+        converters += [partial(_parse_dates, times, date_format) for date_format in _DATE_FORMATS]
+    # The format that fits most of the column is valid, so that an error names a row that is odd.
+    for convert in converters:
+        if not best.null_count():
             break
-        converted = times.str.to_datetime(date_format, strict=False).dt.epoch("s")
-    # If neither floats nor a single date format fit the whole column, only integers are valid.
-    return integers if converted.null_count() else converted
+        best = min(best, convert(), key=pl.Series.null_count)
+    return best
+
+
+def _parse_floats(times: pl.Series) -> pl.Series:
+    return times.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
+
+
+def _parse_dates(times: pl.Series, date_format: str) -> pl.Series:
+    return times.str.to_datetime(date_format, strict=False).dt.epoch("s")
 
 
 def _mark_gaps(column: pl.Series) -> pl.Series:

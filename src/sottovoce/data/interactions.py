@@ -95,6 +95,20 @@ class Interactions:
         return format_html_table({name: summary[name] for name in names})
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of users and items, as of a matrix. scikit-learn divides the rows of one."""
+        return self.n_users, self.n_items
+
+    def __getitem__(self, users: Any) -> Self:
+        """Return some users with all items, in their current order.
+
+        Args:
+            users: Numbers of the users, or a mask. scikit-learn passes `(numbers, ...)`.
+        """
+        rows = users[0] if isinstance(users, tuple) else users
+        return self.select(np.atleast_1d(np.arange(self.n_users)[rows]), None)
+
+    @property
     def n_users(self) -> int:
         """Number of users."""
         return self.histories.n_users

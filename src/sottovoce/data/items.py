@@ -189,7 +189,8 @@ def _find_columns(table: Table, columns: Columns, advice: str) -> tuple[str, dic
     items = [role for role in names if _normalize_name(role).replace("_", "") in aliases]
     if len(items) != 1:
         raise DataError(
-            f"one column must be the item ({', '.join(aliases)}); there are {listed}{advice}",
+            f"one column must be the item ({', '.join(aliases)}); there are {listed}: rename "
+            f"one of them{advice}",
             path=table.path,
         )
     item = names.pop(items[0])

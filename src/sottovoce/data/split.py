@@ -9,6 +9,7 @@ on other draws with the same seed.
 """
 
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -241,7 +242,7 @@ def split_by_date(data: Interactions, seed: int) -> Split:
 
 def split_by_time(
     data: Any,
-    since: float | None = None,
+    since: float | str | date | None = None,
     *,
     columns: Columns = None,
     repurchases: bool = False,
@@ -253,8 +254,8 @@ def split_by_time(
 
     Args:
         data: The data set to split, in any form that `load` takes.
-        since: The moment, in the unit of the timestamps. None means the moment before which nine
-            tenths of all interactions lie.
+        since: The moment: a date or an ISO date for timestamps in seconds, or a number in their
+            unit. None means the moment before which nine tenths of all interactions lie.
         columns: Names of the columns of a table, as for `load`.
         repurchases: Whether the second part has what people touched again. It needs a table in
             memory, because `load` merges repeated rows into the latest one.
@@ -273,7 +274,7 @@ def split_by_time(
 
 
 def _split_rows(
-    source: Any, since: float | None, columns: Columns
+    source: Any, since: float | str | date | None, columns: Columns
 ) -> tuple[Interactions, Interactions]:
     """Split a table in memory by time, before repeated rows are merged."""
     if not is_table(source):
@@ -306,8 +307,15 @@ def _select(data: Interactions, entries: Bools) -> Interactions:
     return replace(data, histories=select_entries(data.histories, entries), timestamps=times)
 
 
-def _mark_before(times: NDArray[np.int64], since: float | None, name: str) -> Bools:
+def _mark_before(times: NDArray[np.int64], since: float | str | date | None, name: str) -> Bools:
     """Mark the interactions before a moment; None means the date of a split by date."""
+    if isinstance(since, str | date):
+        try:
+            since = int(np.datetime64(since, "s").astype(np.int64))
+        except ValueError as error:
+            raise DataError(
+                f"since must be a date such as 2025-08-01, not {since!r:.80}"
+            ) from error
     if since is None:
         since = np.quantile(times, MAX_FRACTION_BEFORE, method="higher") if len(times) else 0
     before = np.asarray(times < since)

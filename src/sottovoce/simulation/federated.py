@@ -604,8 +604,8 @@ class FederatedMF:
         """Return HR@10 of these people, with one random item of each left out of the histories.
 
         scikit-learn calls it in cross-validation, in which these people took no part in training.
-        Pass a matrix, such as `films.histories.to_csr()`: scikit-learn divides its rows, which are
-        people, but the rows of a table are interactions.
+        Pass what `load` returns, or a matrix: scikit-learn divides its rows, which are people. The
+        rows of a table are interactions.
 
         Args:
             user_items: The histories, in a form that `fit` takes.

@@ -16,7 +16,7 @@ from sottovoce.data import Interactions
 from sottovoce.data.frames import is_table, read_frame
 from sottovoce.data.items import read_items
 from sottovoce.data.split import select_entries
-from sottovoce.errors import DataError, warn_caller
+from sottovoce.errors import DataError, warn_about_ratings, warn_caller
 from sottovoce.settings import Setting
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ def parse_rows(
     """
     data = read_frame(raw, user=user) if is_table(raw) else raw
     if isinstance(data, Interactions):
-        if data.load_counts:
+        # `load` has warned about those that it has read.
+        if data.load_counts and data is not raw:
             warn_about_ratings(name, data.load_counts.not_positive, data.load_counts.rows)
         items = Labels(data.item_ids) if items is None else items
         return items.select_columns(data, name), Labels(data.user_ids), items
@@ -197,11 +198,6 @@ def parse_test(
 def _number_cells(histories: Histories) -> Int64:
     """Return one number for each entry, which combines its row and its column."""
     return histories.users_of_entries() * histories.n_items + histories.indices
-
-
-def warn_about_ratings(name: str, not_positive: int, rows: int) -> None:
-    if not_positive:
-        warn_caller(f"{name}: {not_positive:,} of {rows:,} ratings are 0 or less, and do not count")
 
 
 def parse_histories(raw: Any, name: str = "user_items") -> Histories:
