@@ -21,7 +21,7 @@ from sottovoce.data.published import MOVIELENS_EDITIONS, is_published, read_publ
 from sottovoce.data.shards import Shards, ShardWriter
 from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_people
 from sottovoce.data.text_tables import read_text
-from sottovoce.errors import DataError, SettingsError, warn_about_ratings
+from sottovoce.errors import DataError, SettingsError
 
 # Default number of interactions in a shard. Processing it takes a few hundred megabytes of memory.
 ROWS_PER_SHARD = 4_000_000
@@ -61,8 +61,6 @@ def load(source: Any, columns: Columns = None, items: Any = None) -> Interaction
         data = _load_from_disk(source, columns)
     else:
         data = _load_from_memory(source, columns)
-    if data.load_counts:
-        warn_about_ratings(data.name, data.load_counts.not_positive, data.load_counts.rows)
     return data if items is None else with_items(data, items)
 
 

@@ -25,7 +25,7 @@ from sottovoce.data.frames import is_table, read_frame, read_roles
 from sottovoce.data.interactions import Bools, Interactions, Pairs, Times, count_marked, pack
 from sottovoce.data.loading import load, to_interactions
 from sottovoce.data.streams import stream
-from sottovoce.errors import DataError, SettingsError
+from sottovoce.errors import DataError, SettingsError, warn_about_ratings
 
 SplitRule = Literal["random", "latest", "date"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
@@ -111,7 +111,7 @@ def leave_out(
         )
     if n < 1:
         raise SettingsError(f"n must be at least 1, not {n}")
-    data = to_interactions(data)
+    data = _warn_and_forget(to_interactions(data))
     histories = data.histories
     lengths, users = np.diff(histories.indptr), histories.users_of_entries()
     order = stream(seed, "out").random(histories.n_interactions)
@@ -267,6 +267,7 @@ def split_by_time(
         return _split_rows(data, since, columns)
     if not isinstance(data, Interactions):
         data = to_interactions(data) if columns is None else load(data, columns)
+    data = _warn_and_forget(data)
     before, histories = _mark_before(_get_times(data), since, data.name), data.histories
     is_known = count_marked(histories, before) > 0
     after = ~before & is_known[histories.users_of_entries()]
@@ -282,7 +283,7 @@ def _split_rows(
             f"repurchases need a table in memory, because {type(source).__name__} has no repeated "
             "rows: pass the DataFrame"
         )
-    data = read_frame(source, columns)
+    data = _warn_and_forget(read_frame(source, columns))
     rows = drop_nonpositive(check_frame(read_roles(source, columns), 0, Path(data.name)))
     _get_times(data)
     times = rows["timestamp"].to_numpy()
@@ -299,6 +300,16 @@ def _split_rows(
         histories, timestamps, _ = pack(pairs, data.n_users, data.n_items)
         parts.append(replace(data, histories=histories, timestamps=timestamps))
     return parts[0], parts[1]
+
+
+def _warn_and_forget(data: Interactions) -> Interactions:
+    """Warn about ratings that do not count, and return the data without its counts.
+
+    Otherwise each use of each part would warn about all that was loaded.
+    """
+    if data.load_counts:
+        warn_about_ratings(data.name, data.load_counts.not_positive, data.load_counts.rows)
+    return replace(data, load_counts=None)
 
 
 def _select(data: Interactions, entries: Bools) -> Interactions:

@@ -128,8 +128,7 @@ def parse_rows(
     """
     data = read_frame(raw, user=user) if is_table(raw) else raw
     if isinstance(data, Interactions):
-        # `load` has warned about those that it has read.
-        if data.load_counts and data is not raw:
+        if data.load_counts:
             warn_about_ratings(name, data.load_counts.not_positive, data.load_counts.rows)
         items = Labels(data.item_ids) if items is None else items
         return items.select_columns(data, name), Labels(data.user_ids), items
