@@ -106,7 +106,9 @@ class Interactions:
             users: Numbers of the users, or a mask. scikit-learn passes `(numbers, ...)`.
         """
         rows = users[0] if isinstance(users, tuple) else users
-        return self.select(np.atleast_1d(np.arange(self.n_users)[rows]), None)
+        some = self.select(np.atleast_1d(np.arange(self.n_users)[rows]), None)
+        # The counts are of all users.
+        return replace(some, load_counts=None)
 
     @property
     def n_users(self) -> int:
