@@ -1,4 +1,7 @@
-"""`auto` takes about as long as the best engine, at ten sizes and in the first and second call."""
+"""`auto` takes about as long as the best engine, at ten sizes, in one call and in two.
+
+Two calls count together: whoever uses the reference engine first has to load the loops later.
+"""
 
 import json
 import os
@@ -76,8 +79,8 @@ def test_auto_is_nearly_as_fast_as_the_best_engine(size: tuple[object, ...], cac
     if size[0] == 6000:
         engines = ["auto", "cpu"]
     rounds = [{name: train_twice(name, size, cache) for name in engines} for _ in range(ROUNDS)]
-    for call in (0, 1):
-        seconds = {name: min(times[name][call] for times in rounds) for name in engines}
+    for calls in (1, 2):
+        seconds = {name: min(sum(times[name][:calls]) for times in rounds) for name in engines}
         best = min(seconds[name] for name in engines if name != "auto")
         # Less than a tenth of a second is nobody's wait.
-        assert seconds["auto"] <= MAX_RATIO * best + 0.1, (call, json.dumps(seconds))
+        assert seconds["auto"] <= MAX_RATIO * best + 0.1, (calls, json.dumps(seconds))

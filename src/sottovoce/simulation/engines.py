@@ -33,7 +33,7 @@ COMPILED_ENGINES = ("cpu", "cuda")
 # Time to compile the loops of the cpu engine, once on each machine, and time to load them from
 # numba's cache, once in each process.
 COMPILE_SECONDS = 20.0
-LOAD_SECONDS = 1.0
+LOAD_SECONDS = 0.65
 # People whose names the reference engine draws together. It needs no memory for directions then.
 PEOPLE_PER_NAMES_BLOCK = 4096
 
