@@ -1,6 +1,6 @@
 """`auto` takes about as long as the best engine, at ten sizes, in one call and in two.
 
-Two calls count together: whoever uses the reference engine first has to load the loops later.
+Two calls count together: after the reference engine, the loops have to be loaded later.
 """
 
 import json
