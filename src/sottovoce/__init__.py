@@ -3,7 +3,7 @@
 Federated matrix factorisation for implicit feedback under local differential privacy.
 
     from sottovoce import FederatedMF
-    model = FederatedMF(factors=5, epochs=20, epsilon=2.5, reports=100).fit(user_items)
+    model = FederatedMF(budget=10).fit(user_items)
     items, scores = model.recommend(userid, user_items[userid])
 """
 

@@ -1,6 +1,8 @@
 """Text helpers for messages: control characters, full stops and plurals."""
 
 import re
+from collections.abc import Mapping
+from html import escape
 
 # Control characters of Unicode: category Cc, line and paragraph separators, and bidirectional
 # embeddings, overrides and isolates. A terminal may obey them instead of showing them.
@@ -37,3 +39,16 @@ def pluralize(number: float, noun: str) -> str:
     """Format a number and a noun, which gets an "s" unless the number is 1."""
     digits = f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
     return f"{digits} {noun}{'s' * (number != 1)}"
+
+
+def format_html_table(rows: Mapping[str, object]) -> str:
+    """Format labels and values as a small HTML table, as notebooks show it.
+
+    >>> format_html_table({"people": 3})
+    '<table><tr><th>people</th><td>3</td></tr></table>'
+    """
+    cells = (
+        f"<tr><th>{escape(label)}</th><td>{escape(str(value))}</td></tr>"
+        for label, value in rows.items()
+    )
+    return f"<table>{''.join(cells)}</table>"

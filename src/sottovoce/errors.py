@@ -35,6 +35,8 @@ value that is expected, an instruction, or a command to type. Messages of `Proto
 tests/test_errors.py checks all messages.
 """
 
+import inspect
+import warnings
 from pathlib import Path
 
 
@@ -189,3 +191,28 @@ def get_reason(error: Exception) -> str:
         error: The caught error. If it has no such message, its whole text is returned.
     """
     return getattr(error, "strerror", None) or str(error)
+
+
+def warn_caller(message: str) -> None:
+    """Warn with the position of the line outside of this package that led to this call.
+
+    Args:
+        message: What is ignored, how much of it, and why.
+    """
+    # Python shows a warning once for each line. The line should be in the caller's program.
+    frame, depth = inspect.currentframe(), 1
+    while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, DataWarning, stacklevel=depth)
+
+
+def warn_about_ratings(name: str, not_positive: int, rows: int) -> None:
+    """Warn about ratings that are no interactions, if there are any.
+
+    Args:
+        name: The data that has them.
+        not_positive: How many there are.
+        rows: Number of all ratings.
+    """
+    if not_positive:
+        warn_caller(f"{name}: {not_positive:,} of {rows:,} ratings are 0 or less, and do not count")

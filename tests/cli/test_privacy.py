@@ -68,8 +68,8 @@ def test_bad_input_is_refused(arguments: list[str]) -> None:
 
 def test_huge_numbers_are_bounded() -> None:
     for arguments in (
-        ("--clients", 10**23, "--reports", 1, "--epochs", 1),
-        ("--reports", 10_000, "--epochs", 100_000),
+        ("--clients", 10**23, "--epsilon", 2.5, "--reports", 1, "--epochs", 1),
+        ("--epsilon", 2.5, "--reports", 10_000, "--epochs", 100_000),
     ):
         assert "upper bound" in call(*arguments)
 

@@ -107,7 +107,7 @@ def test_later_start_uses_the_settings_and_refuses_options(
     set_values(get_server_config(folder), {("training", "epochs"): 9})
     made(folder, monkeypatch)
     page = read_settings(get_proxy_config(folder), ProxySettings).page
-    assert "900 reports" in page.statement, "nine epochs of a hundred"
+    assert "at most 9 reports" in page.statement, "nine epochs of one"
     assert ServerSettings.read(get_server_config(folder)).keys.read_bytes() == keys
 
 

@@ -173,7 +173,8 @@ def test_init_does_not_change_the_database_of_another_server(
 
 @pytest.fixture
 def config(tmp_path: Path, catalogue: Path) -> Path:
-    call("init", tmp_path / "s", "--catalogue", catalogue, "--epoch-seconds", 1)
+    paper = ("--preset", "paper")
+    call("init", tmp_path / "s", "--catalogue", catalogue, "--epoch-seconds", 1, *paper)
     return tmp_path / "s" / "server.toml"
 
 

@@ -13,7 +13,10 @@ from sottovoce.errors import SettingsError, SottovoceError
 from tests.processes import make_caller
 
 call = make_caller(app)
-SMALL = ["simulate", "--data", "synthetic:N=300,M=80,seed=1", "--epochs", "2", "--reports", "10"]
+SMALL = [
+    *("simulate", "--data", "synthetic:N=300,M=80,seed=1"),
+    *("--epsilon", "2.5", "--epochs", "2", "--reports", "10"),
+]
 
 
 def test_json_and_plot_are_written(tmp_path: Path) -> None:
@@ -55,7 +58,7 @@ def test_progress_is_written_if_output_is_a_file(monkeypatch: pytest.MonkeyPatch
     assert re.search(r"seed 0: \d of 2, .* \(\d+ s\)", shown)
 
 
-def test_budget_is_the_only_required_option(tmp_path: Path) -> None:
+def test_settings_are_planned_for_a_budget(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     people = ["simulate", "--data", "synthetic:N=300,M=80,seed=1", "--json", str(out)]
     shown = call(*people, "--budget", "6")
@@ -66,6 +69,9 @@ def test_budget_is_the_only_required_option(tmp_path: Path) -> None:
     content = json.loads(out.read_text())
     assert content["privacy"]["spans"][-1]["central"] <= 2
     assert content["settings"]["factors"] == 2
+    noted = CliRunner().invoke(app, people).stderr
+    assert "epsilon 10 in a lifetime" in noted
+    assert json.loads(out.read_text())["privacy"]["spans"][-1]["pure"] == 10
     call(*people, "--preset", "strong")
     assert json.loads(out.read_text())["privacy"]["spans"][-1]["pure"] <= 10
     with pytest.raises(SettingsError):

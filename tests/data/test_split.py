@@ -1,14 +1,17 @@
 """Leave-one-out splits, and the random streams that they use."""
 
+import datetime as dt
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sottovoce.data import Interactions, leave_one_out
+from sottovoce.data import Interactions, leave_one_out, leave_out, load, split_by_time
+from sottovoce.data.interactions import to_object_array
 from sottovoce.data.split import MAX_FRACTION_BEFORE, SplitRule
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
@@ -135,3 +138,61 @@ def test_seed_purpose_and_counter_each_select_another_stream() -> None:
 def test_numbers_of_a_stream_are_pinned() -> None:
     """Published splits must not change."""
     assert stream(0, "split").integers(0, 1000, 5).tolist() == [873, 388, 920, 525, 741]
+
+
+@pytest.mark.parametrize("rule", ["random", "latest"])
+def test_leave_out_takes_n_items_of_those_who_have_more(rule: Any) -> None:
+    data = replace(
+        make_data([[0, 1, 2, 3], [1, 2], [0, 3, 4]], [5, 9, 8, 9, 1, 2, 3, 3, 3]),
+        user_ids=to_object_array(["ann", "bob", "cem"]),
+    )
+    train, test = leave_out(data, 2, rule, seed=4)
+    assert [len(test.histories[user]) for user in range(3)] == [2, 0, 2]
+    assert (train.user_ids.tolist(), test.item_ids.tolist()) == (
+        ["ann", "bob", "cem"],
+        [*range(N_ITEMS)],
+    )
+    for user in range(3):
+        parts = [*train.histories[user], *test.histories[user]]
+        assert sorted(parts) == data.histories[user].tolist()
+    if rule == "latest":
+        assert test.histories[0].tolist() == [1, 3]
+        assert test.timestamps is not None
+        assert test.timestamps[:2].tolist() == [9, 9]
+    table = data.to_frame()
+    assert leave_out(table, 2, rule, seed=4)[1].histories.indices.tolist() == (
+        test.histories.indices.tolist()
+    )
+    one = leave_one_out(data, rule, seed=4)
+    assert np.array_equal(leave_out(data, 1, rule, seed=4)[1].histories.indices, one.test)
+    for wrong in ((0, "random"), (1, "date")):
+        with pytest.raises(SettingsError):
+            leave_out(data, *wrong)
+
+
+def test_leave_out_draws_every_item_equally_often() -> None:
+    """Leave each of 4 items out with probability 1/2; a false alarm has one below 1e-9."""
+    _, test = leave_out(make_data([[0, 1, 2, 3]] * 5000, [0]), 2)
+    counts = test.histories.popularity()
+    assert (abs(counts[:4] - 2500) < 6.5 * (5000 / 4) ** 0.5).all()
+
+
+def test_rows_of_a_table_are_split_before_repeated_ones_are_merged() -> None:
+    rows = {
+        "user": ["ann", "ann", "ann", "bob", "cem"],
+        "item": ["tea", "tea", "pot", "tea", "pot"],
+        "time": [1, 8, 9, 2, 9],
+    }
+    train, test = split_by_time(rows, since=5, repurchases=True)
+    assert train.to_frame().rows() == [("ann", "tea", 1), ("bob", "tea", 2)]
+    assert test.to_frame().rows() == [("ann", "pot", 9), ("ann", "tea", 8)]
+    # Without repurchases the latest row of a pair counts.
+    train, test = split_by_time(rows, since=5)
+    assert train.to_frame().rows() == [("bob", "tea", 2)]
+    assert test.n_interactions == 0
+    for since in ("1970-01-01T00:00:05", dt.datetime(1970, 1, 1, 0, 0, 5)):
+        assert split_by_time(rows, since=since)[0].to_frame().rows() == [("bob", "tea", 2)]
+    with pytest.raises(DataError, match="2025-08-01"):
+        split_by_time(rows, since="soon")
+    with pytest.raises(DataError, match="DataFrame"):
+        split_by_time(load(rows), since=5, repurchases=True)

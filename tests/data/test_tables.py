@@ -25,8 +25,10 @@ from sottovoce.data.interactions import LoadCounts
 from sottovoce.data.text_tables import Block, Layout, parse_block
 from sottovoce.errors import DataError
 
-# Any text that a field of a CSV file can hold.
-ids = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=8)
+# Any text that a field of a CSV file can hold, but no blanks alone.
+ids = st.text(
+    st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=8
+).filter(str.strip)
 RATING_ROLES = ("user", "item", "rating", "timestamp")
 
 
@@ -188,7 +190,7 @@ def test_first_bad_line_of_a_block_is_named(line: bytes, before: int) -> None:
         (["5", "-7"], [5, -7]), (["1112486027.0", "2"], [1112486027, 2]),
         (["1970-01-02", "1970-01-01"], [86400, 0]), (["1970-01-01 00:01:00"], [60]),
         (["1970-01-01T01:00:00"], [3600]), (["5", "soon"], [5, None]),
-        (["nan", "1.5"], [None, None]),
+        (["nan", "1.5"], [None, 1]), (["2020-01-01", "", "1970-01-02"], [1577836800, None, 86400]),
     ],
 )  # fmt: skip
 def test_timestamps_become_seconds(texts: list[str], expected: list[int | None]) -> None:

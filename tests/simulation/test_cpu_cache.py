@@ -37,3 +37,18 @@ def test_an_unwritable_cache_does_not_change(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache.drop_stale(make_loop(tmp_path / "file" / "below"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_loop_that_has_run_is_known_to_later_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cpu_0123"
+    folder.mkdir()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "LOADED_LOOPS", set())
+    assert not cache.is_cached("whisper")
+    cache.mark_loaded("whisper", make_loop(folder))
+    assert cache.is_cached("whisper")
+    assert not cache.is_cached("shout")
+    (folder / "whisper.loaded").write_text("other sources")
+    assert not cache.is_cached("whisper")

@@ -33,6 +33,7 @@ from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation import Engine, Simulation, build_engine, register_engine
 from sottovoce.simulation import engines as registry
+from sottovoce.simulation.cpu import cache
 from sottovoce.simulation.cuda import card
 from sottovoce.simulation.engines import (
     AUTO_ENGINE,
@@ -397,19 +398,46 @@ def test_the_suite_fails_if_a_name_gives_another_engine(
     ],
 )
 def test_small_work_uses_the_reference_and_large_work_compiled_loops(
-    people: int, items: int, preset: str, small: bool
+    people: int, items: int, preset: str, small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registry, "REFERENCE_WORK", registry.ReferenceWork())
+    monkeypatch.setattr(registry, "estimate_loop_seconds", lambda _: 10.0)
     plan = plan_training(people, items, preset=preset, epochs=6, reports=1, history=100)
     assert should_use_reference(people, items, plan) == small
 
 
 def test_auto_chooses_by_the_size_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     h, plan = random_people(20, 10), Settings(factors=2)
+    monkeypatch.setattr(registry, "REFERENCE_WORK", registry.ReferenceWork())
+    monkeypatch.setattr(registry, "estimate_loop_seconds", lambda _: 10.0)
     assert FederatedMF().engine == Simulation(plan).engine == AUTO_ENGINE
     assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "reference"
     assert build_engine(AUTO_ENGINE, h, plan, resample=10_000_000).name == "cpu"
     monkeypatch.setattr(registry, "find_spec", lambda _: None)
     assert build_engine(AUTO_ENGINE, h, plan, resample=10_000_000).name == "reference"
+
+
+def test_auto_uses_compiled_loops_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    h, plan, work = random_people(20, 10), Settings(factors=2), registry.ReferenceWork()
+    monkeypatch.setattr(registry, "REFERENCE_WORK", work)
+    monkeypatch.setattr(cache, "LOADED_LOOPS", set())
+    monkeypatch.setattr(cache, "is_cached", lambda _: False)
+    seconds = registry.estimate_reference_seconds(20, 10, plan)
+    # Small work adds up, until compiling would have been as fast.
+    for _ in range(3):
+        assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "reference"
+    assert work.seconds == pytest.approx(3 * seconds)
+    work.seconds = registry.COMPILE_SECONDS
+    assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "cpu"
+    # Loops in the cache cost less, and those that have run cost nothing.
+    work.seconds = registry.LOAD_SECONDS
+    assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "reference"
+    work.seconds = registry.LOAD_SECONDS
+    monkeypatch.setattr(cache, "is_cached", lambda _: True)
+    assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "cpu"
+    work.seconds = 0.0
+    cache.LOADED_LOOPS.add(plan.mechanism)
+    assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "cpu"
 
 
 IN_PYTHON = (

@@ -12,10 +12,11 @@ import sottovoce
 from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.core.tags import Tag
-from sottovoce.data import Interactions, leave_one_out, synthetic_people
+from sottovoce.data import Interactions, leave_one_out, leave_out, synthetic_people
 from sottovoce.errors import CheckpointError, DataError, DataWarning, SettingsError
-from sottovoce.simulation import Simulation, simulate
+from sottovoce.simulation import Popularity, Simulation, evaluate, simulate
 from sottovoce.training import Budget, plan_training
+from sottovoce.training.budget import DEFAULT_BUDGET_NOTE
 from tests.people import random_people
 
 
@@ -146,7 +147,9 @@ DATA = synthetic_people(300, 80, seed=2)
 SPLIT = leave_one_out(DATA, "random", seed=1000)
 TRAIN = SPLIT.train
 TEST = SPLIT.left_out
-SETTINGS: dict[str, Any] = {"factors": 2, "epochs": 4, "reports": 20, "seed": 3}
+SETTINGS: dict[str, Any] = {
+    "factors": 2, "epochs": 4, "epsilon": 2.5, "reports": 20, "seed": 3, "verbose": False
+}  # fmt: skip
 # Subpackages that `sottovoce` offers next to its public names.
 PUBLIC_PACKAGES = ("client", "data", "errors", "privacy", "training")
 
@@ -273,10 +276,10 @@ def test_impossible_arguments_are_refused(
     [
         sparse.csr_matrix((300, 79)),
         sparse.csr_matrix((300, 80)),
-        DATA.histories,
-        np.ones((300, 80)),
+        TRAIN,
+        np.full((300, 80), "x"),
     ],
-    ids=["another shape", "nothing to find", "what was trained on", "not sparse"],
+    ids=["another shape", "nothing to find", "what was trained on", "text"],
 )
 def test_impossible_tests_are_refused(test: Any) -> None:
     with pytest.raises(DataError):
@@ -398,3 +401,49 @@ def test_package_lists_its_public_names() -> None:
     assert set(dir(sottovoce)) == {*sottovoce.__all__, *PUBLIC_PACKAGES}
     for name in dir(sottovoce):
         assert getattr(sottovoce, name)
+
+
+def test_fit_ends_with_a_line_that_outlook_keeps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people = synthetic_people(400, 120, seed=2)
+    model = FederatedMF(engine="reference").fit(people)
+    assert model.outlook is not None
+    assert capsys.readouterr() == ("", f"FederatedMF: {model.outlook}\n")
+    # Names by one report of epsilon 10 of 400 people tell nothing that popularity does not.
+    assert (model.outlook.verdict, model.outlook.epsilon) == ("no better", 10)
+    assert f"{DEFAULT_BUDGET_NOTE}; expected HR@10 " in str(model.outlook)
+    assert "no better than popularity" in str(model.outlook)
+    model.save(tmp_path / "model")
+    assert FederatedMF.load(tmp_path / "model").outlook == model.outlook
+    # A model that everything was told is better.
+    rich = FederatedMF(preset="loudest", epsilon=20.0, reports=200, epochs=8, engine="cpu")
+    rich.fit(people)
+    assert rich.outlook is not None
+    assert (rich.outlook.verdict, rich.outlook.is_default_budget) == ("better", False)
+    for shown in (model, rich.outlook, rich.settings, people, leave_one_out(people)):
+        assert "\n" not in str(shown)
+        assert shown._repr_html_().startswith("<table><tr><th>")
+    few = FederatedMF().fit([[1, 1, 0], [0, 1, 1]])
+    assert few.outlook is not None
+    assert few.outlook.verdict == "unknown"
+
+
+def test_repurchases_count_if_touched_items_are_not_filtered(model: FederatedMF) -> None:
+    people = synthetic_people(400, 120, seed=2)
+    train, test = leave_out(people, n=3, seed=1)
+    both = people.histories
+    with pytest.warns(DataWarning, match="filter_already_liked_items=False"):
+        without = model.evaluate(train.histories, both)
+    assert without == model.evaluate(train.histories, test.histories)
+    result = model.evaluate(train.histories, both, filter_already_liked_items=False)
+    lists, _ = model.recommend(
+        np.arange(400), train.histories.to_csr(), filter_already_liked_items=False
+    )
+    hits = [np.isin(row, both[user]).any() for user, row in enumerate(lists)]
+    assert result["hr@10"] == pytest.approx(np.mean(hits), abs=0.01)
+    assert result["negatives"] == pytest.approx(120 - np.diff(both.indptr).mean())
+    # The same for any other model.
+    popular = Popularity.fit(train)
+    counts = evaluate(popular, train, people, filter_already_liked_items=False)
+    assert counts["hr@10"] > evaluate(popular, train, test)["hr@10"]

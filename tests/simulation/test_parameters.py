@@ -1,10 +1,12 @@
 """Arguments of `FederatedMF`: parameters as in scikit-learn, item features and times."""
 
 import re
+from dataclasses import replace
 from inspect import getdoc, signature
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import sparse
 
@@ -16,8 +18,10 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnknownParameterError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.settings import get_settings
+from sottovoce.simulation import HoldoutScorer
 from sottovoce.simulation.engines import ENGINE_MODULES
 from sottovoce.simulation.inputs import parse_times
+from sottovoce.simulation.parameters import NAMES_ELSEWHERE
 from sottovoce.training import Settings, list_presets, list_settings
 from tests.people import random_people
 
@@ -46,9 +50,10 @@ def test_every_setting_is_a_documented_argument_of_its_type() -> None:
     for name in get_settings(Settings):
         setting = list_settings()[name]
         kind = setting.kind.__name__
-        assert arguments[name].annotation == (kind if name == "seed" else f"{kind} | None"), name
+        assert arguments[name].annotation == f"{kind} | None", name
         assert arguments[name].default == (0 if name == "seed" else None), name
-        assert descriptions[name] == f"{setting.help}.", name
+        text, _, _ = descriptions[name].partition(" None ")
+        assert text == f"{setting.help}.", name
         assert types[name] == f"{kind} {setting.format_bounds()}".rstrip(), name
     assert ", ".join(list_presets()) in descriptions["preset"]
     assert ", ".join(ENGINE_MODULES) in descriptions["engine"]
@@ -223,7 +228,8 @@ def test_somebody_without_a_history_is_shown_what_is_popular(
         ([{"year": float("nan")}] * 60, r"'year'.* 0\b"),
         ([{"year": None}] * 60, r"'year'.* 0\b"), ([{"genre": [7]}] * 60, r"'genre'.* 0\b"),
         (np.ones((60, 2)), "ndarray"), (3, "int"), (Table(), "Table"),
-        ({"genre": ["Horror"]}, "dict"), (damage(sparse.csr_matrix(np.eye(60))), "item_features"),
+        ({"genre": ["Horror"]}, "one column must be the item"),
+        (damage(sparse.csr_matrix(np.eye(60))), "item_features"),
         (sparse.coo_array(np.ones(60)), r"\b1\b"),
     ],
 )  # fmt: skip
@@ -272,3 +278,100 @@ def test_impossible_parameters_are_refused_by_the_constructor(
 ) -> None:
     with pytest.raises(SettingsError, match=named):
         FederatedMF(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "here"),
+    [
+        *(("random_state", "seed"), ("eps", "epsilon"), ("n_factors", "factors")),
+        *(("iterations", "epochs"), ("k", "reports (k), or factors"), ("n_jobs", "threads")),
+        *(("embedding_size", "factors"), ("reg_weight", "regularization"), ("rng", "seed")),
+        ("privacy_budget", "budget"),
+    ],
+)
+def test_names_of_other_libraries_are_answered_with_ours(elsewhere: str, here: str) -> None:
+    with pytest.raises(
+        UnknownParameterError, match=f"no parameter {elsewhere}: use {re.escape(here)}"
+    ):
+        FederatedMF(**{elsewhere: 3})  # type: ignore[arg-type]
+    assert set(NAMES_ELSEWHERE).isdisjoint(signature(FederatedMF).parameters)
+
+
+def test_seed_none_draws_another_seed_in_each_fit() -> None:
+    model = FederatedMF(seed=None, verbose=False)
+    assert model.fit(SMALL).settings.seed != model.fit(SMALL).settings.seed
+    assert model.get_params()["seed"] is None
+
+
+@pytest.mark.filterwarnings("ignore:.*least populated")
+def test_scikit_learn_searches_and_validates() -> None:
+    selection = pytest.importorskip("sklearn.model_selection")
+    validation = pytest.importorskip("sklearn.utils.validation")
+    pipeline = pytest.importorskip("sklearn.pipeline")
+    model = FederatedMF(verbose=False, engine="reference")
+    scorer = HoldoutScorer("ndcg@20", n=2, seed=1)
+    search = selection.GridSearchCV(model, {"budget": [0.1, 500.0]}, scoring=scorer, cv=2)
+    search.fit(MATRIX, item_features=FILMS)
+    assert search.best_params_ == {"budget": 500.0}
+    assert "HoldoutScorer('ndcg@20', n=2, seed=1)" in repr(search)
+    scores = selection.cross_val_score(model, MATRIX, cv=2)
+    assert np.array_equal(scores, selection.cross_val_score(model, PEOPLE, cv=2))
+    assert ((scores > 0) & (scores < 1)).all()
+    with pytest.raises(Exception, match="not fitted"):
+        validation.check_is_fitted(model)
+    steps = pipeline.make_pipeline(model).fit(MATRIX)
+    validation.check_is_fitted(steps[-1])
+    assert steps.score(MATRIX) == model.score(PEOPLE.histories) == HoldoutScorer()(model, MATRIX)
+
+
+def list_genres(film: dict[str, Any]) -> list[str]:
+    return list(film.get("genre", ()))
+
+
+def test_features_of_a_table_or_by_id_equal_those_in_order() -> None:
+    ids = [f"film {row}" for row in range(60)]
+    users = np.repeat(np.arange(200), np.diff(PEOPLE.histories.indptr))
+    seen = (users, [ids[item] for item in PEOPLE.histories.indices])
+    model = FederatedMF(budget=10, verbose=False, engine="reference")
+    table = pl.DataFrame(
+        {
+            "film": ids,
+            "genres": ["|".join(list_genres(film)) for film in FILMS],
+            "year": [film.get("year") for film in FILMS],
+        }
+    )
+    in_order = dict(zip(ids, FILMS, strict=True))
+    wanted = model.fit(seen, item_features=[in_order[item] for item in sorted(ids)])
+    lists = wanted.recommend(np.arange(20), seen)[0]
+    shuffled = dict(reversed(in_order.items()))
+    for form in (shuffled, table, table.select("film", pl.col("genres").str.split("|"), "year")):
+        assert np.array_equal(wanted.recommend(np.arange(20), seen, item_features=form)[0], lists)
+    with pytest.raises(DataError, match=r"'film 0'.*'nothing'"):
+        model.recommend(0, seen, item_features={"nothing": {"genre": ["Horror"]}})
+
+
+def test_times_of_a_table_equal_those_of_a_matrix(model: FederatedMF) -> None:
+    assert PEOPLE.timestamps is not None
+    users = np.array([9, 3])
+    rows = MATRIX[users]
+    times = MATRIX.copy()
+    times.data = PEOPLE.timestamps.astype(float)
+    expected = model.recommend(users, rows, times=times[users])
+    moments = pl.from_epoch(pl.Series(PEOPLE.timestamps))
+    table = {"user": PEOPLE.histories.users_of_entries(), "item": PEOPLE.histories.indices}
+    for source in (replace(PEOPLE, item_ids=np.arange(60)), {**table, "date": moments}):
+        assert np.array_equal(model.recommend(users, source, times=True), expected)
+    order = np.concatenate([times[user].data for user in users])
+    for array in (order, order.astype("datetime64[s]")):
+        assert np.array_equal(model.recommend(users, rows, times=array), expected)
+    assert not np.array_equal(model.recommend(users, rows), expected)
+    for wrong in (True, order[1:], np.array(["later"] * len(order)), order * np.nan):
+        with pytest.raises(DataError, match="times"):
+            model.recommend(users, rows, times=wrong)
+
+
+def test_scores_without_a_history_are_at_most_one(model: FederatedMF) -> None:
+    items, best = model.recommend(0, sparse.csr_matrix((1, 60)), N=60)
+    assert best[0] == 1
+    assert (best >= 0).all()
+    assert model.explain(0, sparse.csr_matrix((1, 60)), items[3])[0] == pytest.approx(best[3])

@@ -151,7 +151,7 @@ def test_training_never_sees_the_test_items(few: Interactions) -> None:
     for user, item in enumerate(split.test.tolist()):
         assert item not in split.train[user]
     plan = short_plan(seed=3)
-    trained = FederatedMF(5, 4, reports=40, alpha=1.0, ridge=0.0, seed=3).fit(split.train)
+    trained = FederatedMF(5, 4, 2.5, 40, alpha=1.0, ridge=0.0, seed=3).fit(split.train)
     assert np.array_equal(trained.item_factors, simulate(few, plan).V)
 
 

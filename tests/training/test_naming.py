@@ -103,7 +103,7 @@ def test_names_need_a_local_budget() -> None:
         ({"budget": Budget(50), "epochs": 365}, "named"),
         ({"budget": Budget(50), "lifetime": 2, "reports": 2}, "named"),
         ({"budget": Budget(central=1)}, "loudest"),
-        ({}, "loudest"),
+        ({}, "named"),
         ({"budget": Budget(50), "mechanism": "loudest"}, "loudest"),
         ({"budget": Budget(50), "factors": 8}, "loudest"),
     ],

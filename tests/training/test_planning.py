@@ -17,8 +17,8 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import COIN_RHO, Reporting, central_epsilon
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
-from sottovoce.training.budget import Budget, find_max_reports
-from sottovoce.training.planning import MAX_USEFUL_REPORTS, plan_training
+from sottovoce.training.budget import DEFAULT_BUDGET, Budget, find_max_reports
+from sottovoce.training.planning import MAX_USEFUL_REPORTS, plan_open_ended, plan_training
 from tests.sampling import choose
 
 # Plans of names have tests of their own (`test_naming`).
@@ -54,7 +54,8 @@ def test_find_max_reports_uses_up_the_central_target(epsilon: float, fits: bool)
 def test_factors_grow_with_signal_and_ridge_with_short_histories(
     people: int, items: int, fixed: dict[str, Any], planned_as: tuple[int, float, float]
 ) -> None:
-    plan = plan_training(people, items, **fixed)
+    cost = {"epsilon": 2.5, "reports": 100, "epochs": 20}
+    plan = plan_training(people, items, **{**cost, **fixed})
     assert (plan.factors, plan.alpha, plan.ridge) == planned_as
 
 
@@ -251,11 +252,39 @@ def test_presets_plan_like_their_budgets() -> None:
     more = plan_training(75_040, 9_781, preset="strong", budget=Budget(local=50))
     assert more == plan_training(75_040, 9_781, budget=Budget(local=50, central=1))
     assert plan_training(75_040, 9_781, preset="paper") == Settings.preset("paper")
-    assert plan_training(75_040, 9_781, preset="coordinate", epsilon=1.0).factors == 5
     crowd = plan_training(75_040, 9_781, preset="crowd")
     assert central_epsilon(crowd.event(9_781), 75_040, 1e-6) <= 1
     with pytest.raises(SettingsError, match=r"'loud'.* paper, .*strong, crowd"):
         plan_training(10, 10, preset="loud")
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        *({}, {"preset": "loudest"}, {"preset": "coordinate"}, {"preset": "named"}),
+        *({"epochs": 3, "reports": 50}, {"epsilon": 5.0}, {"epsilon": 5.0, "reports": 1}),
+        {"factors": 4, "alpha": 3.0},
+    ],
+)
+@pytest.mark.parametrize("plan", [plan_training, plan_open_ended])
+def test_plan_without_budget_costs_what_the_default_budget_allows(
+    plan: Callable[..., Settings], fixed: dict[str, Any]
+) -> None:
+    planned = plan(20_000, 500, **fixed)
+    assert planned == plan(20_000, 500, budget=DEFAULT_BUDGET, **fixed)
+    assert planned.event(500).pure <= 10.0
+
+
+@pytest.mark.parametrize(
+    ("fixed", "cost"),
+    [
+        ({"preset": "paper"}, 5_000.0),
+        ({"epsilon": 2.5, "reports": 100, "epochs": 20}, 5_000.0),
+        ({"epsilon": 4.0, "reports": 3, "lifetime": 2}, 24.0),
+    ],
+)
+def test_named_cost_needs_no_budget(fixed: dict[str, Any], cost: float) -> None:
+    assert plan_training(20_000, 500, **fixed).event(500).pure == cost
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from sottovoce.cli import output
 from sottovoce.cli.figures import import_figure
 from sottovoce.core import Loudest, Named
 from sottovoce.errors import SettingsError
 from sottovoce.settings import Setting
-from sottovoce.training import list_presets, list_settings
+from sottovoce.training import Budget, list_presets, list_settings
+from sottovoce.training.budget import (
+    DEFAULT_BUDGET,
+    DEFAULT_BUDGET_NOTE,
+    choose_budget,
+    needs_default_budget,
+)
 
 Command = Callable[..., None]
 IMAGE_SUFFIXES = (".png", ".svg")
@@ -192,10 +199,11 @@ PRESET_HELP = f"Training preset: {', '.join(list_presets())}."
 PresetOption = Annotated[str, typer.Option("--preset", help=PRESET_HELP, hidden=True)]
 BudgetOption = Annotated[
     float | None,
-    typer.Option(
+    make_option(
+        "Largest local epsilon of one person, for all reports together. It holds even if proxy and "
+        "server work together. Settings that you do not give are planned for it.",
+        f"{DEFAULT_BUDGET.local:g}, unless another option names the cost",
         "--budget",
-        help="Largest local epsilon of one person, for all reports together. It holds even if "
-        "proxy and server work together. Settings that you do not give are planned for it.",
     ),
 ]
 CentralBudgetOption = Annotated[
@@ -206,6 +214,18 @@ CentralBudgetOption = Annotated[
         "holds if the proxy shuffles honestly. Settings that you do not give are planned for it.",
     ),
 ]
+
+
+def choose_command_budget(
+    local: float | None, central: float | None, preset: str, training: Mapping[str, Any]
+) -> Budget | None:
+    """Return the budget of a command that trains, and say so if it is the default."""
+    budget = Budget.from_options(local, central)
+    if needs_default_budget(preset, budget, training):
+        output.print_note(f"Note: {DEFAULT_BUDGET_NOTE} (--budget names another).")
+    return choose_budget(preset, budget, training)
+
+
 Learn = Literal["names", "taste"]
 # The mechanism by which each kind is learnt.
 LEARN_MECHANISMS: dict[Learn, str] = {"names": Named.name, "taste": Loudest.name}

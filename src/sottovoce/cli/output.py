@@ -20,10 +20,8 @@ from rich.table import Column, Table
 from sottovoce.characters import ensure_full_stop, escape_control_characters
 from sottovoce.characters import pluralize as pluralize
 from sottovoce.errors import SettingsError, get_reason
-from sottovoce.privacy.statement import format_epsilon
 from sottovoce.service.logs import OwnCommands
 from sottovoce.storage.files import write_atomically
-from sottovoce.training import Settings
 from sottovoce.training.start import Provenance
 
 # Seconds between two lines about progress if the output is not a terminal.
@@ -107,23 +105,6 @@ def describe_start(start: Provenance) -> str:
     until = "" if start.last_date is None else f", until {start.last_date}"
     people = count_people(start.people)
     return f"First lists come from public data: {start.name} ({people}{until}; {start.licence})."
-
-
-def describe_settings(training: Settings) -> str:
-    """Return the settings of a training in words."""
-    options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
-    turns = "" if training.turns == training.epochs else f"{training.turns} of "
-    dummies = f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else ""
-    model = (
-        ""
-        if training.asks_for_names
-        else f", factors {training.factors}, alpha {training.alpha:.3g}, ridge {training.ridge:.3g}"
-    )
-    return (
-        f"{training.mechanism}: epsilon {format_epsilon(training.epsilon)}, reports "
-        f"{training.reports} in each of {turns}{pluralize(training.epochs, 'epoch')}{model}"
-        f"{options}{dummies}"
-    )
 
 
 def count_people(number: int) -> str:

@@ -19,6 +19,7 @@ from sottovoce.cli.options import (
     Learn,
     Seed,
     StartFile,
+    choose_command_budget,
     make_learn_option,
     make_option,
 )
@@ -35,7 +36,7 @@ from sottovoce.simulation.outlook import (
     make_shop_outlook,
 )
 from sottovoce.simulation.start import read_start
-from sottovoce.training import Budget
+from sottovoce.training import DEFAULT_PRESET, Budget
 from sottovoce.training.naming import (
     DAYS_PER_WEEK,
     DEFAULT_NAMING_EPOCHS,
@@ -100,9 +101,8 @@ def plan(
       sottovoce plan --people 200 --items 100 --central-budget 1 --json plan.json
       sottovoce plan --people 900 --items 3000 --budget 10 --learn taste --start start.safetensors
     """
-    total_budget = Budget.from_options(budget, central_budget)
-    if total_budget is None:
-        raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
+    total_budget = choose_command_budget(budget, central_budget, DEFAULT_PRESET, {})
+    assert total_budget is not None, "no setting names a cost"
     public = None if start is None else read_start(start)
     numbers = PublicNumbers(people, items, history, 0 if public is None else public.V.shape[1])
     learns_names = is_for_names(total_budget) if learn is None else learn == "names"

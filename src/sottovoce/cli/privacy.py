@@ -14,13 +14,13 @@ from sottovoce.cli.options import (
     HistoryOption,
     JsonFile,
     add_training_options,
+    choose_command_budget,
 )
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.privacy.events import DEFAULT_DELTA
 from sottovoce.privacy.statement import format_epsilon
-from sottovoce.training import DEFAULT_PRESET, Budget, plan_training
-from sottovoce.training.budget import complete_budget
+from sottovoce.training import DEFAULT_PRESET, plan_training
 
 # Number of people for whom settings are planned without `--clients`.
 DEFAULT_CLIENTS = 10_000
@@ -54,8 +54,9 @@ def privacy(
     """Compute the privacy cost (epsilon) of settings, in numbers and in words.
 
     Prints the local epsilon and, with --clients, the central epsilon, which holds after the
-    shuffle. With a budget, also prints the settings that the planner chooses. The defaults below
-    are those of `loudest`; other values of --preset and --mechanism have other defaults.
+    shuffle. Unless the options name the whole cost (--preset paper, or --epsilon, --reports and
+    --epochs or --lifetime), the planner chooses the other settings for a budget, and they are
+    printed.
 
     \b
     Examples:
@@ -64,9 +65,7 @@ def privacy(
       sottovoce privacy --central-budget 1 --clients 50000
       sottovoce privacy --budget 10 --central-budget 1 --clients 200 --items 500
     """
-    total_budget = complete_budget(
-        preset or DEFAULT_PRESET, Budget.from_options(budget, central_budget)
-    )
+    total_budget = choose_command_budget(budget, central_budget, preset or DEFAULT_PRESET, training)
     if clients is None and total_budget is not None and total_budget.local is None:
         raise SettingsError(
             "settings for a central budget depend on the number of people: give --clients PEOPLE"
@@ -87,7 +86,7 @@ def privacy(
         )
     report = make_privacy_report(settings.event(items), crowd, delta)
     if total_budget is not None:
-        output.print_line(f"The planner chooses {output.describe_settings(settings)}.")
+        output.print_line(f"The planner chooses {settings}.")
     if clients is not None and crowd is not None and crowd < clients:
         output.print_line(
             f"Each of {clients:,} people takes part in {settings.turns} of {settings.epochs} "

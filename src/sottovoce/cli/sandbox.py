@@ -22,6 +22,7 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
+    choose_command_budget,
     make_learn_option,
     make_option,
     make_people_option,
@@ -47,6 +48,7 @@ from sottovoce.sandbox.demo import (
 )
 from sottovoce.sandbox.people import (
     COMPANIONS_PER_EPOCH,
+    TRIAL_COST,
     TRIAL_DEFAULTS,
     PublicReader,
     start_companions,
@@ -71,7 +73,7 @@ from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.listen import Listen
 from sottovoce.service.widget import format_script_tag
 from sottovoce.storage.database import exclusive_lock
-from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
+from sottovoce.training import DEFAULT_PRESET, Participation, plan_open_ended, plan_training
 
 # Lock that `up` holds while it runs in its folder.
 LOCK_FILE = "up.lock"
@@ -192,15 +194,19 @@ def up(
                 people = COMPANIONS_PER_EPOCH + 1
             elif people is None and interactions is not None:
                 people = interactions.n_users
+            plan = plan_training if training else plan_open_ended
+            if trial:
+                # One person takes part in every epoch, to see what reports do.
+                training = {**TRIAL_COST, **training}
             raw, public = (None, None) if start is None else read_start(start)
             settings, collects = plan_service(
-                plan_training if training else plan_open_ended,
+                plan,
                 people or {**defaults, **service}["min_clients"],
                 items,
                 public,
                 history=None if interactions is None else interactions.typical_length,
                 preset=preset,
-                budget=Budget.from_options(budget, central_budget),
+                budget=choose_command_budget(budget, central_budget, preset, training),
                 **add_mechanism(training, learn),
             )
             if settings.dummies:  # dummies hide people without a crowd
@@ -219,7 +225,7 @@ def up(
                 collect_reports=collects,
             ).set_up(folder)
         if collects:
-            output.print_note(f"Planned: {output.describe_settings(settings)}.")
+            output.print_note(f"Planned: {settings}.")
     with exclusive_lock(folder / LOCK_FILE, "is running already; stop that `sottovoce up` first"):
         if has_options and not is_first:
             raise SettingsError(

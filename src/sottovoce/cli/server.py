@@ -32,6 +32,7 @@ from sottovoce.cli.options import (
     add_settings_options,
     add_training_options,
     check_writable,
+    choose_command_budget,
     make_config_option,
     make_group,
     make_learn_option,
@@ -66,7 +67,6 @@ from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import (
     DEFAULT_PRESET,
-    Budget,
     Participation,
     Settings,
     plan_open_ended,
@@ -214,7 +214,7 @@ def init(
         no_reports=no_reports,
         history=history,
         preset=preset,
-        budget=Budget.from_options(budget, central_budget),
+        budget=choose_command_budget(budget, central_budget, preset, training),
         **add_mechanism(training, learn),
     )
     # Dummies hide even a single person, so an epoch need not wait for a crowd.
@@ -234,7 +234,7 @@ def init(
     tags = items.tags.format_kinds()
     typer.echo(f"The catalogue has {count}; tags for recommendations: {tags}.", err=True)
     if collects:
-        typer.echo(f"Planned: {output.describe_settings(settings)}.", err=True)
+        typer.echo(f"Planned: {settings}.", err=True)
     typer.echo(f"The settings are in {folder / SETTINGS_FILE}, with explanations.", err=True)
     for name in proxies:
         secret = folder / f"{name}.secret"

@@ -32,6 +32,7 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
+    choose_command_budget,
     make_history_option,
     make_learn_option,
     make_option,
@@ -52,7 +53,7 @@ from sottovoce.simulation.engines import AUTO_ENGINE
 from sottovoce.simulation.evaluation.metrics import PAPER_METRICS, Interval
 from sottovoce.simulation.inputs import Labels
 from sottovoce.simulation.start import START_SUFFIX, make_start
-from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
+from sottovoce.training import DEFAULT_PRESET, Settings, plan_training
 
 # Metric that progress bars and pictures show.
 MAIN_METRIC = "hr@10"
@@ -136,8 +137,8 @@ def simulate(
 
     HR@10 is the share of people whose left-out item is among the ten best of those with which it is
     ranked. Devices also recommend by tags and by the order of a history, which need no reports;
-    results without these are printed as well. With a budget, the planner chooses all settings that
-    you do not give. The defaults below are those of `loudest` without a budget.
+    results without these are printed as well. The planner chooses all settings that you do not
+    give, for the budget. Name --preset paper for the paper's settings, which cost 5,000.
 
     \b
     Examples:
@@ -157,7 +158,7 @@ def simulate(
         dataset.n_items,
         history=history or dataset.typical_length,
         preset=preset,
-        budget=Budget.from_options(budget, central_budget),
+        budget=choose_command_budget(budget, central_budget, preset, training),
         start_factors=0 if first_items is None else first_items.shape[1],
         **add_mechanism(training, learn),
         seed=seed,
@@ -282,7 +283,7 @@ def _print_runs(data: Interactions | Shards, runs: list[Run]) -> None:
         f"{output.describe_candidates(plan.negatives, data.untouched_counts)}"
     )
     output.warn_about_few_candidates(plan.negatives, data.untouched_counts)
-    output.print_line(output.describe_settings(plan.settings))
+    output.print_line(str(plan.settings))
     if plan.tags and data.tags is not None:
         kinds = build_tags(data.tags.tolist()).format_kinds()
         output.print_line(f"Tags that devices use for recommendations: {kinds}.")

@@ -34,6 +34,12 @@ class Histories:
     n_items: int
     """M, the size of the catalogue."""
 
+    def __repr__(self) -> str:
+        return (
+            f"Histories({self.n_users:,} users x {self.n_items:,} items, "
+            f"{self.n_interactions:,} interactions)"
+        )
+
     @classmethod
     def from_arrays(
         cls, indptr: NDArray[np.integer], indices: NDArray[np.integer], n_items: int

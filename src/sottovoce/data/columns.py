@@ -1,6 +1,7 @@
 """Columns of a table: finding those of users, items, ratings and times, and checking the values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -11,8 +12,20 @@ from sottovoce.errors import DataError
 # `_`, `-`, `.` and spaces are ignored.
 COLUMN_ALIASES: dict[str, tuple[str, ...]] = {
     "user": ("user", "userid", "uid", "customer", "customerid", "viewer", "viewerid"),
-    "item": ("item", "itemid", "iid", "movie", "movieid", "film", "filmid", "product", "productid"),
-    "rating": ("rating", "ratings", "score", "stars"),
+    "item": (
+        "item",
+        "itemid",
+        "iid",
+        "movie",
+        "movieid",
+        "film",
+        "filmid",
+        "product",
+        "productid",
+        "article",
+        "articleid",
+    ),
+    "rating": ("rating", "ratings", "score", "stars", "quantity", "qty", "plays", "playcount"),
     "timestamp": ("timestamp", "time", "ts", "unixtime", "date", "datetime"),
 }
 # Roles that every table must have.
@@ -131,29 +144,37 @@ def to_seconds(times: pl.Series) -> pl.Series:
     """Convert numbers or ISO dates to seconds since 1970; other values become null."""
     if times.dtype == pl.Date or times.dtype == pl.Datetime:
         return times.dt.epoch("s")
-    integers = times.cast(pl.Int64, strict=False)
-    if not integers.null_count():
-        return integers
-    converted = times.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
-    for date_format in _DATE_FORMATS if times.dtype == pl.String else ():
-        if not converted.null_count():
+    best = times.cast(pl.Int64, strict=False)
+    converters: list[Callable[[], pl.Series]] = [partial(_parse_floats, times)]
+    if times.dtype == pl.String:
+        converters += [partial(_parse_dates, times, date_format) for date_format in _DATE_FORMATS]
+    # The format that fits most of the column is valid, so that an error names a row that is odd.
+    for convert in converters:
+        if not best.null_count():
             break
-        converted = times.str.to_datetime(date_format, strict=False).dt.epoch("s")
-    # If neither floats nor a single date format fit the whole column, only integers are valid.
-    return integers if converted.null_count() else converted
+        best = min(best, convert(), key=pl.Series.null_count)
+    return best
+
+
+def _parse_floats(times: pl.Series) -> pl.Series:
+    return times.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
+
+
+def _parse_dates(times: pl.Series, date_format: str) -> pl.Series:
+    return times.str.to_datetime(date_format, strict=False).dt.epoch("s")
 
 
 def _mark_gaps(column: pl.Series) -> pl.Series:
-    """Mark values that are missing, empty, NaN or infinite."""
+    """Mark values that are missing, blank, NaN or infinite."""
     if column.dtype == pl.String:
-        return (column == "").fill_null(value=True)
+        return (column.str.strip_chars() == "").fill_null(value=True)
     if column.dtype.is_float():
         return ~column.is_finite().fill_null(value=False)
     return column.is_null()
 
 
 def find_first_gap(frame: pl.DataFrame) -> tuple[int, str] | None:
-    """Return row and role of the first missing, empty, NaN or infinite value."""
+    """Return row and role of the first missing, blank, NaN or infinite value."""
     gaps = ((marks.arg_true(), marks.name) for marks in map(_mark_gaps, frame))
     return min(((int(rows[0]), role) for rows, role in gaps if len(rows)), default=None)
 
@@ -172,10 +193,34 @@ def check_frame(raw: pl.DataFrame, start: int, path: Path) -> pl.DataFrame:
     frame = cast_values(raw.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)))
     if gap := find_first_gap(frame):
         row, role = gap
-        raise DataError(f"row {start + row + 1}: {role} must not be {raw[role][row]!r}", path=path)
+        raise DataError(
+            f"row {start + row + 1}: {role} must not be {raw[role][row]!r}: drop the row, or fill "
+            "in the value",
+            path=path,
+        )
     # The types of a block without rows mean nothing, so they are not checked.
     for role in REQUIRED_ROLES if frame.height else ():
-        if not (frame[role].dtype.is_integer() or frame[role].dtype in (pl.String, pl.Binary)):
+        if frame[role].dtype.is_float():
+            frame = frame.with_columns(_to_whole_numbers(frame[role], start, path))
+        elif not (frame[role].dtype.is_integer() or frame[role].dtype in (pl.String, pl.Binary)):
             dtype = raw[role].dtype
-            raise DataError(f"the {role} is {dtype}; ids must be integers or text", path=path)
+            raise DataError(
+                f"row {start + 1}: the {role} {raw[role][0]!r:.80} is {dtype}; ids must be whole "
+                "numbers or text: convert the column",
+                path=path,
+            )
     return frame
+
+
+def _to_whole_numbers(ids: pl.Series, start: int, path: Path) -> pl.Series:
+    """Convert ids that are floats to integers, as pandas makes floats of integers with gaps."""
+    # Floats of 2^53 and more do not tell neighbouring integers apart.
+    fractions = ((ids != ids.floor()) | (ids.abs() >= 2.0**53)).arg_true()
+    if len(fractions):
+        row = int(fractions[0])
+        raise DataError(
+            f"row {start + row + 1}: {ids.name} must not be {ids[row]!r}; ids must be whole "
+            "numbers or text: convert the column",
+            path=path,
+        )
+    return ids.cast(pl.Int64)

@@ -10,8 +10,10 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from sottovoce.characters import format_html_table, pluralize
 from sottovoce.core.histories import Histories
 from sottovoce.core.tags import Traits
 from sottovoce.data.streams import stream
@@ -77,6 +79,37 @@ class Interactions:
         _check_length("titles", self.titles, self.histories.n_items)
         _check_length("tags", self.tags, self.histories.n_items)
 
+    def __repr__(self) -> str:
+        optional = ("timestamps", "titles", "tags")
+        present = [name for name in optional if getattr(self, name) is not None]
+        return (
+            f"{self.name}: {pluralize(self.n_users, 'user')} x {pluralize(self.n_items, 'item')}, "
+            f"{pluralize(self.n_interactions, 'interaction')}"
+            f"{' with ' if present else ''}{', '.join(present)}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        names = ("name", "users", "items", "interactions", "timestamps", "titles", "tags")
+        summary = self.summary()
+        return format_html_table({name: summary[name] for name in names})
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of users and items, as of a matrix. scikit-learn divides the rows of one."""
+        return self.n_users, self.n_items
+
+    def __getitem__(self, users: Any) -> Self:
+        """Return some users with all items, in their current order.
+
+        Args:
+            users: Numbers of the users, or a mask. scikit-learn passes `(numbers, ...)`.
+        """
+        rows = users[0] if isinstance(users, tuple) else users
+        some = self.select(np.atleast_1d(np.arange(self.n_users)[rows]), None)
+        # The counts are of all users.
+        return replace(some, load_counts=None)
+
     @property
     def n_users(self) -> int:
         """Number of users."""
@@ -113,6 +146,18 @@ class Interactions:
         """
         histories = Histories.from_lists(lists, n_items)
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return a table with the columns `user_id`, `item_id` and, if it is known, `timestamp`.
+
+        `to_pandas()` of the result gives what LensKit and others read.
+        """
+        users = self.user_ids[self.histories.users_of_entries()]
+        items = self.item_ids[self.histories.indices]
+        columns = {"user_id": users.tolist(), "item_id": items.tolist()}
+        if self.timestamps is not None:
+            columns["timestamp"] = self.timestamps.tolist()
+        return pl.DataFrame(columns)
 
     def list_items(self) -> list[tuple[str, str, Traits]]:
         """Return id, title and tags of each item; a missing title is replaced by the id."""

@@ -23,6 +23,7 @@ from sottovoce.characters import CONTROL_CHARACTERS, format_code_point
 from sottovoce.core.tags import KIND_PATTERN
 from sottovoce.data.columns import COLUMN_ALIASES, Columns
 from sottovoce.data.files import PARQUET_SUFFIXES, convert_read_errors
+from sottovoce.data.frames import to_frame
 from sottovoce.data.interactions import Interactions, ItemDescriptions
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 
@@ -85,19 +86,20 @@ class Table:
         raise DataError(f"{len(problems):,} problems\n  {what}", path=self.path)
 
 
-def with_items(data: Interactions, path: Path) -> Interactions:
-    """Return the data set with titles and tags from a file.
+def with_items(data: Interactions, source: Any) -> Interactions:
+    """Return the data set with titles and tags from a file or a table in memory.
 
-    Items that are not in the file have no title and no tags.
+    Items that are not in it have no title and no tags.
 
     Args:
         data: The data set.
-        path: The file, as for `read_items`.
+        source: The path of a file, or a table, as for `read_items`.
 
     Raises:
-        DataError: The file is invalid, or describes no item of the data set.
+        DataError: The source is invalid, or describes no item of the data set.
     """
-    descriptions = read_items(path)
+    descriptions = read_items(source)
+    path = Path(source) if isinstance(source, str | Path) else Path(type(source).__name__)
     # A file for other data would otherwise silently describe nothing.
     if not any(any(descriptions.get(str(item), ())) for item in data.item_ids.tolist()):
         raise DataError(
@@ -109,11 +111,12 @@ def with_items(data: Interactions, path: Path) -> Interactions:
     return data.replace_descriptions(descriptions)
 
 
-def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> ItemDescriptions:
+def read_items(source: Any, columns: Columns = None, *, advice: str = "") -> ItemDescriptions:
     """Read titles and tags of items, and return them by the item's id as text.
 
     Args:
-        path: A catalogue (`.json`) or a table (`.csv`, `.tsv`, `.parquet`, `.pq`).
+        source: The path of a catalogue (`.json`) or a table (`.csv`, `.tsv`, `.parquet`, `.pq`), or
+            a table in memory.
         columns: The columns of a table to read, by their meaning:
             `{"item": "sku", "title": "name"}`. None means all columns, by their own names.
         advice: A hint on how to name columns, for the error if there is no column of items.
@@ -122,6 +125,12 @@ def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Item
         DataError: The file is invalid.
         MissingExtraError: The file is a catalogue and the extra `client` is not installed.
     """
+    if not isinstance(source, str | Path):
+        path = Path(type(source).__name__)
+        frame = to_frame(source, path)
+        cells = {column.name: column.to_list() for column in frame}
+        return _from_table(Table(path, frame.columns, cells), columns, advice)
+    path = Path(source)
     if path.suffix == ".json":
         return _from_catalogue(path)
     if path.suffix not in TABLE_SUFFIXES:
@@ -180,7 +189,8 @@ def _find_columns(table: Table, columns: Columns, advice: str) -> tuple[str, dic
     items = [role for role in names if _normalize_name(role).replace("_", "") in aliases]
     if len(items) != 1:
         raise DataError(
-            f"one column must be the item ({', '.join(aliases)}); there are {listed}{advice}",
+            f"one column must be the item ({', '.join(aliases)}); there are {listed}: rename "
+            f"one of them{advice}",
             path=table.path,
         )
     item = names.pop(items[0])
@@ -238,7 +248,11 @@ def _normalize_name(name: str) -> str:
 
 def _read_tags(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | float]]:
     """Yield the row of each item that has a tag, and the tag: a tuple of labels, or a number."""
-    cells = [(row, cell) for row, cell in enumerate(table.cells[column]) if cell not in (None, "")]
+    cells = [
+        (row, "|".join(cell) if _is_label_list(cell) else cell)
+        for row, cell in enumerate(table.cells[column])
+        if cell not in (None, "")
+    ]
     # Cells of Parquet have types, but those of text do not.
     if table.lines is not None:
         cells = _infer_types(table, column, cells)
@@ -253,6 +267,10 @@ def _read_tags(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...]
             table.add_problem(row, column, f"has {value}; a number must be at least 0, below 2^53")
         else:
             yield row, float(value) if isinstance(value, Decimal) else value
+
+
+def _is_label_list(cell: Any) -> bool:
+    return isinstance(cell, list) and all(isinstance(label, str) for label in cell)
 
 
 def _infer_types(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce.core.histories import Histories
 from sottovoce.data.buckets import Buckets, ReportProgress, divide_users
 from sottovoce.data.columns import Columns
 from sottovoce.data.fetching import CANNOT_FETCH, DATA_SETS, get_archive_path
@@ -34,18 +35,19 @@ a folder of .parquet files with such columns, or of shards (`sottovoce data shar
 a .npz matrix saved by scipy.sparse.save_npz"""
 
 
-def load(source: Any, columns: Columns = None, items: Path | None = None) -> Interactions:
+def load(source: Any, columns: Columns = None, items: Any = None) -> Interactions:
     """Load a data set by its name, from a path, or from a table or matrix in memory.
 
     Args:
         source: A name, a path, a table or a matrix. A string that is `synthetic` or in `DATA_SETS`
             is a name (write `./ml-1m` for a folder of that name); any other string is a path. A
-            table in memory is a DataFrame of any library (pandas, polars, pyarrow), a mapping of
-            columns or a pair `(users, items)`. A matrix, sparse or dense, has users as rows and
-            items as columns.
+            table in memory is a DataFrame of any library (pandas, polars, also lazy, pyarrow), a
+            mapping of columns or a pair `(users, items)`. A matrix, sparse or dense, has users as
+            rows and items as columns.
         columns: Names of the columns for `user`, `item`, `rating` and `timestamp`, if they are not
             recognised.
-        items: A file with titles and tags of the items: a catalogue, or a table.
+        items: Titles and tags of the items: the path of a catalogue or a table, or a table in
+            memory with a column `item`.
 
     Raises:
         DataError: The source does not exist, cannot be read, or holds an invalid value.
@@ -60,6 +62,16 @@ def load(source: Any, columns: Columns = None, items: Path | None = None) -> Int
     else:
         data = _load_from_memory(source, columns)
     return data if items is None else with_items(data, items)
+
+
+def to_interactions(source: Any) -> Interactions:
+    """Return interactions in any form that `load` takes; ids of `Histories` are numbers."""
+    if isinstance(source, Interactions):
+        return source
+    if isinstance(source, Histories):
+        ids = np.arange(source.n_users), np.arange(source.n_items)
+        return Interactions("histories", source, *ids)
+    return load(source)
 
 
 def is_name(source: str | Path) -> bool:
@@ -98,7 +110,11 @@ def _load_from_memory(source: Any, columns: Columns) -> Interactions:
     if is_table(source):
         return read_frame(source, columns)
     if columns:
-        raise DataError("columns must be left out for a matrix: its columns are items")
+        kind = type(source).__name__
+        raise DataError(
+            f"columns must be left out for a matrix, and {kind} is taken for one, because it is no "
+            "table in memory: its columns are items"
+        )
     return from_matrix(source, Path(type(source).__name__))
 
 

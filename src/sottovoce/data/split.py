@@ -1,4 +1,4 @@
-"""Splits into training and test that leave one item of every user out.
+"""Splits into training and test: by item of each user, or by time.
 
 The paper (section 4.2) tests on a random interaction of each user, and on the latest one when it
 compares with DPLCF. In both cases a model may learn from interactions of other users that came
@@ -9,15 +9,23 @@ on other draws with the same seed.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from sottovoce.characters import format_html_table
 from sottovoce.core.histories import Histories
-from sottovoce.data.interactions import Bools, Interactions, Times, count_marked
+from sottovoce.data.collecting import drop_nonpositive
+from sottovoce.data.columns import Columns, check_frame
+from sottovoce.data.frames import is_table, read_frame, read_roles
+from sottovoce.data.interactions import Bools, Interactions, Pairs, Times, count_marked, pack
+from sottovoce.data.loading import load, to_interactions
 from sottovoce.data.streams import stream
-from sottovoce.errors import DataError, SettingsError
+from sottovoce.errors import DataError, SettingsError, warn_about_ratings
 
 SplitRule = Literal["random", "latest", "date"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
@@ -41,6 +49,25 @@ class Split:
     all_but_test: Histories | None = None
     """The whole histories without the test items, or None if `train` is the same."""
 
+    def __repr__(self) -> str:
+        return (
+            f"Split({self.rule}, seed {self.seed}: {np.count_nonzero(self.test >= 0):,} of "
+            f"{self.train.n_users:,} users tested, {self.train.n_items:,} items, "
+            f"{self.train.n_interactions:,} interactions left)"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        rows = {
+            "rule": self.rule,
+            "seed": self.seed,
+            "users": self.train.n_users,
+            "users tested": np.count_nonzero(self.test >= 0),
+            "items": self.train.n_items,
+            "interactions left": self.train.n_interactions,
+        }
+        return format_html_table(rows)
+
     @property
     def excluded_from_ranking(self) -> Histories:
         """All touched items except the test item. Lists that rank the test item leave them out."""
@@ -54,14 +81,59 @@ class Split:
         return Histories.from_arrays(indptr, self.test[tested], self.train.n_items)
 
 
-def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
-    """Take one item out of every history that has at least two.
+def leave_out(
+    data: Any, n: int = 1, rule: Literal["random", "latest"] = "random", seed: int = 0
+) -> tuple[Interactions, Interactions]:
+    """Take n items out of every history that has more, and return what is left and what was taken.
 
-    The result has no ids. Its users and items are numbers, namely positions in `data.user_ids` and
-    `data.item_ids`. The same holds for a model that is fitted to `train`.
+    >>> bought = {"user": ["ann", "ann", "ann", "bob"], "item": ["tea", "pot", "cup", "tea"]}
+    >>> train, test = leave_out(bought, n=2)
+    >>> train.n_interactions, test.n_interactions
+    (2, 2)
+
+    Both parts keep the ids and the timestamps. Users with n items or fewer are trained on, and not
+    tested.
 
     Args:
-        data: The data set to split.
+        data: The data set to split, in any form that `load` takes.
+        n: Number of items to take out of each history.
+        rule: `random` takes uniformly random items. `latest` takes those with the largest
+            timestamps, and random ones of equal timestamps.
+        seed: Seed of the random draws.
+
+    Raises:
+        DataError: The rule needs timestamps and the data has none.
+        SettingsError: `n` is below 1, or there is no such rule.
+    """
+    if rule not in ("random", "latest"):
+        raise SettingsError(
+            f"the rule must be random or latest, not {rule!r:.80}; split_by_time splits by a moment"
+        )
+    if n < 1:
+        raise SettingsError(f"n must be at least 1, not {n}")
+    data = _warn_and_forget(to_interactions(data))
+    histories = data.histories
+    lengths, users = np.diff(histories.indptr), histories.users_of_entries()
+    order = stream(seed, "out").random(histories.n_interactions)
+    # The first item is the one that `leave_one_out` takes.
+    order[_find_entries(data, draw_choices(count_choices(data, rule), seed), rule)] = 1
+    keys = (order, users) if rule == "random" else (order, _get_times(data), users)
+    # The last n entries of each user in this order are taken.
+    sorted_entries = np.lexsort(keys)
+    place = np.arange(len(users)) - np.repeat(histories.indptr[:-1], lengths)
+    is_taken = np.zeros(len(users), bool)
+    is_taken[sorted_entries] = (place >= np.repeat(lengths - n, lengths)) & (lengths > n)[users]
+    return _select(data, ~is_taken), _select(data, is_taken)
+
+
+def leave_one_out(data: Any, rule: SplitRule = "random", seed: int = 0) -> Split:
+    """Take one item out of every history that has at least two, as the paper does.
+
+    The result has no ids. Its users and items are numbers, namely positions in the ascending ids of
+    the data. The same holds for a model that is fitted to `train`; `leave_out` keeps ids.
+
+    Args:
+        data: The data set to split, in any form that `load` takes.
         rule: `random` takes a uniformly random item. `latest` takes the item with the largest
             timestamp, or a random one if several items have it. `date` takes each user's first
             item from a certain date on, which is the same for all users; training ends before it.
@@ -74,6 +146,7 @@ def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0)
     """
     if rule not in SPLIT_RULES:
         raise SettingsError(f"the split must be one of {', '.join(SPLIT_RULES)}, not {rule!r}")
+    data = to_interactions(data)
     if rule == "date":
         return split_by_date(data, seed)
     return take_out(data, draw_choices(count_choices(data, rule), seed), rule, seed)
@@ -113,20 +186,28 @@ def take_out(data: Interactions, picks: NDArray[np.int64], rule: SplitRule, seed
         rule: `random` or `latest`.
         seed: Seed of the split.
     """
-    histories = data.histories
-    # Users with a single item are trained on, and not tested.
-    users = np.flatnonzero(np.diff(histories.indptr) >= 2)
-    entries = histories.indptr[users] + picks[users]
-    if rule == "latest":
-        # For this rule, a pick is an index into the latest entries of a history only.
-        latest = np.flatnonzero(_mark_latest(data))
-        entries = latest[np.searchsorted(latest, histories.indptr[users]) + picks[users]]
+    histories, entries = data.histories, _find_entries(data, picks, rule)
+    users = histories.users_of_entries()[entries]
     test = np.full(histories.n_users, -1, np.int32)
     test[users] = histories.indices[entries]
     in_train = np.ones(histories.n_interactions, bool)
     in_train[entries] = False
     times = None if data.timestamps is None else data.timestamps[in_train]
     return Split(_remove_entries(histories, users, in_train), test, rule, seed, times)
+
+
+def _find_entries(
+    data: Interactions, picks: NDArray[np.int64], rule: SplitRule
+) -> NDArray[np.int64]:
+    """Return the drawn entry of each history that has at least two."""
+    indptr = data.histories.indptr
+    # Users with a single item are trained on, and not tested.
+    users = np.flatnonzero(np.diff(indptr) >= 2)
+    if rule == "random":
+        return np.asarray(indptr[users] + picks[users])
+    # For this rule, a pick is an index into the latest entries of a history only.
+    latest = np.flatnonzero(_mark_latest(data))
+    return np.asarray(latest[np.searchsorted(latest, indptr[users]) + picks[users]])
 
 
 def split_by_date(data: Interactions, seed: int) -> Split:
@@ -141,7 +222,7 @@ def split_by_date(data: Interactions, seed: int) -> Split:
         seed: Seed of the random draws.
     """
     histories, times = data.histories, _get_times(data)
-    before = _mark_before(data, None)
+    before = _mark_before(times, None, data.name)
     n_before = count_marked(histories, before)
     users, after = histories.users_of_entries(), np.flatnonzero(~before)
     # Order by user, then time, then a random number, and take the first entry of each user.
@@ -160,7 +241,11 @@ def split_by_date(data: Interactions, seed: int) -> Split:
 
 
 def split_by_time(
-    data: Interactions, since: float | None = None
+    data: Any,
+    since: float | str | date | None = None,
+    *,
+    columns: Columns = None,
+    repurchases: bool = False,
 ) -> tuple[Interactions, Interactions]:
     """Return the interactions before a moment, and the interactions from then on.
 
@@ -168,32 +253,86 @@ def split_by_time(
     none in the first, because a model knows nothing about them.
 
     Args:
-        data: The data set to split.
-        since: The moment, in the unit of the timestamps. None means the moment before which nine
-            tenths of all interactions lie.
+        data: The data set to split, in any form that `load` takes.
+        since: The moment: a date or an ISO date for timestamps in seconds, or a number in their
+            unit. None means the moment before which nine tenths of all interactions lie.
+        columns: Names of the columns of a table, as for `load`.
+        repurchases: Whether the second part has what people touched again. It needs a table in
+            memory, because `load` merges repeated rows into the latest one.
 
     Raises:
         DataError: The data has no timestamps, or no interactions before the moment.
     """
-    before, times, histories = _mark_before(data, since), _get_times(data), data.histories
+    if repurchases:
+        return _split_rows(data, since, columns)
+    if not isinstance(data, Interactions):
+        data = to_interactions(data) if columns is None else load(data, columns)
+    data = _warn_and_forget(data)
+    before, histories = _mark_before(_get_times(data), since, data.name), data.histories
     is_known = count_marked(histories, before) > 0
     after = ~before & is_known[histories.users_of_entries()]
-    train, test = (
-        replace(data, histories=select_entries(histories, entries), timestamps=times[entries])
-        for entries in (before, after)
+    return _select(data, before), _select(data, after)
+
+
+def _split_rows(
+    source: Any, since: float | str | date | None, columns: Columns
+) -> tuple[Interactions, Interactions]:
+    """Split a table in memory by time, before repeated rows are merged."""
+    if not is_table(source):
+        raise DataError(
+            f"repurchases need a table in memory, because {type(source).__name__} has no repeated "
+            "rows: pass the DataFrame"
+        )
+    data = _warn_and_forget(read_frame(source, columns))
+    rows = drop_nonpositive(check_frame(read_roles(source, columns), 0, Path(data.name)))
+    _get_times(data)
+    times = rows["timestamp"].to_numpy()
+    users, items = (
+        rows[role].replace_strict(ids.tolist(), list(range(len(ids))), return_dtype=pl.Int32)
+        for role, ids in (("user", data.user_ids), ("item", data.item_ids))
     )
-    return train, test
+    before = _mark_before(times, since, data.name)
+    is_known = np.zeros(data.n_users, bool)
+    is_known[users.to_numpy()[before]] = True
+    parts = []
+    for entries in (before, ~before & is_known[users.to_numpy()]):
+        pairs = Pairs(users.to_numpy()[entries], items.to_numpy()[entries], times[entries])
+        histories, timestamps, _ = pack(pairs, data.n_users, data.n_items)
+        parts.append(replace(data, histories=histories, timestamps=timestamps))
+    return parts[0], parts[1]
 
 
-def _mark_before(data: Interactions, since: float | None) -> Bools:
+def _warn_and_forget(data: Interactions) -> Interactions:
+    """Warn about ratings that do not count, and return the data without its counts.
+
+    Otherwise each use of each part would warn about all that was loaded.
+    """
+    if data.load_counts:
+        warn_about_ratings(data.name, data.load_counts.not_positive, data.load_counts.rows)
+    return replace(data, load_counts=None)
+
+
+def _select(data: Interactions, entries: Bools) -> Interactions:
+    """Return the same users and items with only the marked interactions."""
+    times = None if data.timestamps is None else data.timestamps[entries]
+    return replace(data, histories=select_entries(data.histories, entries), timestamps=times)
+
+
+def _mark_before(times: NDArray[np.int64], since: float | str | date | None, name: str) -> Bools:
     """Mark the interactions before a moment; None means the date of a split by date."""
-    times = _get_times(data)
+    if isinstance(since, str | date):
+        try:
+            since = int(np.datetime64(since, "s").astype(np.int64))
+        except ValueError as error:
+            raise DataError(
+                f"since must be a date such as 2025-08-01, not {since!r:.80}"
+            ) from error
     if since is None:
         since = np.quantile(times, MAX_FRACTION_BEFORE, method="higher") if len(times) else 0
     before = np.asarray(times < since)
     if not before.any():
         raise DataError(
-            f"{data.name}: a split by time must have interactions before the moment {since}, and "
+            f"{name}: a split by time must have interactions before the moment {since}, and "
             "has none; name a later one"
         )
     return before

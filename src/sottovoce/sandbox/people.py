@@ -47,6 +47,8 @@ MAX_COMPANION_ITEMS = 6
 # Seconds before companions begin again after an error or the end of a training.
 COMPANION_RETRY_SECONDS = 5.0
 # Settings of a trial. The companions are a crowd, so epochs end even if nobody else reports.
+# Cost of a trial for one person: 20 turns of 100 reports.
+TRIAL_COST = {"epsilon": 2.5, "reports": 100, "epochs": 20}
 TRIAL_DEFAULTS = {"epoch_seconds": 20, "min_clients": 5}
 
 

@@ -46,6 +46,7 @@ def evaluate(
     metrics: Sequence[str] = DEFAULT_METRICS,
     negatives: int | None = None,
     seed: int = 0,
+    filter_already_liked_items: bool = True,
 ) -> Evaluation:
     """Measure any model in the same way.
 
@@ -75,20 +76,31 @@ def evaluate(
         negatives: Number of untouched items that each test item is ranked with. None ranks it in
             the whole catalogue, like a real list.
         seed: The seed of the negatives.
+        filter_already_liked_items: Whether lists leave out the items of the person's history. If
+            so, test items that are in it do not count. If not, repurchases count.
 
     Returns:
         A dict of means over people, with `by_person` and `people`.
     """
     if isinstance(model, FederatedMF):
-        return model.evaluate(user_items, test, metrics=metrics, negatives=negatives, seed=seed)
+        return model.evaluate(
+            user_items,
+            test,
+            metrics=metrics,
+            negatives=negatives,
+            seed=seed,
+            filter_already_liked_items=filter_already_liked_items,
+        )
     histories, users, items = parse_rows(user_items, None)
-    hidden = parse_test(test, items, histories, users)
+    repeats = not filter_already_liked_items
+    hidden = parse_test(test, items, histories, users, repurchases=repeats)
     if hasattr(model, "score") or not hasattr(model, "recommend"):
         others = None
         if negatives is not None:
             n_negatives = check_positive("negatives", negatives)
             others = sample_negatives(histories, hidden, n_negatives, seed)
-        result = measure_scores(_Scores(model, histories), histories, hidden, metrics, others)
+        scores = _Scores(model, histories)
+        result = measure_scores(scores, histories, hidden, metrics, others, may_repeat=repeats)
     elif negatives is not None:
         raise SettingsError(
             "negatives need the scores of all items, and this model makes only lists: leave "
@@ -96,8 +108,8 @@ def evaluate(
         )
     else:
         length = max(Metric.from_name(name).cutoff for name in metrics)
-        lists = _request_lists(model, histories, length)
-        result = measure_lists(lists, histories, hidden, metrics)
+        lists = _request_lists(model, histories, length, may_repeat=repeats)
+        result = measure_lists(lists, histories, hidden, metrics, may_repeat=repeats)
     if users is not None:
         result.people = users.ids[result.people]
     return result
@@ -133,17 +145,22 @@ class _Scores:
         return scores
 
 
-def _request_lists(model: Any, histories: Histories, length: int) -> NDArray[np.int32]:
+def _request_lists(
+    model: Any, histories: Histories, length: int, *, may_repeat: bool
+) -> NDArray[np.int32]:
     """Return everybody's lists, N x length; lists with fewer items are filled up with -1."""
+    # An argument that is the usual one need not be known to the model.
+    options = {"filter_already_liked_items": False} if may_repeat else {}
     lists, matrix = np.full((histories.n_users, length), -1, np.int32), histories.to_csr()
     for begin in range(0, histories.n_users, PEOPLE_PER_REQUEST):
         users = np.arange(begin, min(begin + PEOPLE_PER_REQUEST, histories.n_users))
-        items = np.asarray(model.recommend(users, matrix[users], N=length)[0])[:, :length]
+        lists_and_scores = model.recommend(users, matrix[users], N=length, **options)
+        items = np.asarray(lists_and_scores[0])[:, :length]
         lists[users, : items.shape[1]] = np.where(items < histories.n_items, items, -1)
     rows, places = np.nonzero(lists >= 0)
     cells = np.sort(rows * histories.n_items + lists[rows, places])
     own = histories.users_of_entries() * histories.n_items + histories.indices
-    if (np.append(own, -1)[np.searchsorted(own, cells)] == cells).any():
+    if not may_repeat and (np.append(own, -1)[np.searchsorted(own, cells)] == cells).any():
         raise DataError("recommend() must leave out what a person has in user_items")
     if (cells[1:] == cells[:-1]).any():
         raise DataError("recommend() must list an item once")

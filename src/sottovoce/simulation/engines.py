@@ -3,12 +3,12 @@
 The package of an engine has two names: `Options`, a frozen dataclass of settings, and
 `build(parts, settings, options)`, which makes the engine for these people. `build` imports the
 slow dependencies of the engine, so that listing engines is fast. The name `auto` stands for the
-reference engine if the training is small, because this engine need not be compiled, and otherwise
-for `cpu`.
+reference engine as long as that takes less time than to load or compile the loops of the cpu
+engine, and otherwise for `cpu`.
 """
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -30,9 +30,22 @@ ENGINE_MODULES = {
 }
 AUTO_ENGINE = "auto"
 COMPILED_ENGINES = ("cpu", "cuda")
-# `auto` uses the reference engine if it needs at most about this time for the training. Compiling
-# `loudest` for the cpu engine takes about twice as long, once on each machine.
-MAX_REFERENCE_SECONDS = 10.0
+# Time to compile the loops of the cpu engine, once on each machine, and time to load them from
+# numba's cache, once in each process.
+COMPILE_SECONDS = 20.0
+LOAD_SECONDS = 0.65
+# People whose names the reference engine draws together. It needs no memory for directions then.
+PEOPLE_PER_NAMES_BLOCK = 4096
+
+
+@dataclass
+class ReferenceWork:
+    """The time for which `auto` has used the reference engine in this process."""
+
+    seconds: float = 0.0
+
+
+REFERENCE_WORK = ReferenceWork()
 
 
 def load_engine_package(name: str) -> ModuleType:
@@ -110,10 +123,13 @@ def build_engine(
     if resample is not None:
         parts = parts.resample(resample)
     n_people = resample or parts.n_users
-    is_small = name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings)
-    # Names are drawn in one pass of numpy over all people, so no engine has a kernel for them. Ray
-    # still divides the people among its processes.
-    if is_small or (settings.asks_for_names and name in COMPILED_ENGINES):
+    if settings.asks_for_names and name in (AUTO_ENGINE, *COMPILED_ENGINES):
+        # Names are drawn in one pass of numpy over all people, so no engine has a kernel for them.
+        # Ray still divides the people among its processes.
+        package = load_engine_package("reference")
+        engine_options = package.Options(people_at_once=PEOPLE_PER_NAMES_BLOCK)
+    elif name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings):
+        REFERENCE_WORK.seconds += estimate_reference_seconds(n_people, parts.n_items, settings)
         package = load_engine_package("reference")
         engine_options = package.Options()
     engine: Engine = package.build(parts, settings, engine_options)
@@ -123,16 +139,24 @@ def build_engine(
 def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
     """Return whether `auto` uses the reference engine.
 
-    It does so if the training is small, if numba is not installed, or if the cpu engine has no
-    kernel for the mechanism.
+    It does so if the cpu engine cannot compute the mechanism. It also does so as long as all work
+    of the reference engine in this process takes less time than to get the loops of the cpu engine.
+    So nobody waits more than twice as long as with the better choice, however often they train.
     """
-    compiles = find_spec("numba") and has_kernel(
-        f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism
-    )
-    return (
-        not compiles
-        or estimate_reference_seconds(people, n_items, settings) <= MAX_REFERENCE_SECONDS
-    )
+    has_numba = find_spec("numba") is not None
+    if not (has_numba and has_kernel(f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism)):
+        return True
+    seconds = estimate_reference_seconds(people, n_items, settings)
+    return REFERENCE_WORK.seconds + seconds <= estimate_loop_seconds(settings.mechanism)
+
+
+def estimate_loop_seconds(mechanism: str) -> float:
+    """Estimate how long it takes until the loops of the cpu engine can run in this process."""
+    # Not imported above: engines do not know each other, and each of them imports this module.
+    cache = import_module(f"{ENGINE_MODULES['cpu']}.cache")
+    if mechanism in cache.LOADED_LOOPS:
+        return 0.0
+    return LOAD_SECONDS if cache.is_cached(mechanism) else COMPILE_SECONDS
 
 
 def estimate_reference_seconds(people: int, n_items: int, settings: Settings) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Self
@@ -11,14 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from sottovoce.characters import format_html_table
 from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.core.recommending import MAX_REASONS, Taste, WideModel, weigh_histories
 from sottovoce.core.tags import Tag, Tags, make_empty_tags
+from sottovoce.data import leave_out
 from sottovoce.data.interactions import to_id_array
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import DEFAULT_DELTA, PrivacyReport, make_privacy_report
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine
 from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
+from sottovoce.simulation.evaluation.metrics import Metric
 from sottovoce.simulation.evaluation.quality import (
     DEFAULT_METRICS,
     Evaluation,
@@ -27,10 +33,11 @@ from sottovoce.simulation.evaluation.quality import (
 from sottovoce.simulation.evaluation.ranking import Factors, sample_negatives
 from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce.simulation.files import ModelFile, compute_fingerprint, read_model, write_model
+from sottovoce.simulation.fit_outlook import FitOutlook, estimate_quality
 from sottovoce.simulation.inputs import (
     ItemFeatures,
     Labels,
-    Matrix,
+    Times,
     UserItems,
     check_positive,
     parse_ids,
@@ -38,10 +45,12 @@ from sottovoce.simulation.inputs import (
     parse_tags,
     parse_test,
     parse_times,
+    read_times,
 )
 from sottovoce.simulation.parameters import (
     check_names,
     check_parameters,
+    has_default_budget,
     plan_settings,
     select_engine_options,
     to_plain,
@@ -70,7 +79,7 @@ class FederatedMF:
 
     >>> from scipy import sparse
     >>> history = sparse.csr_matrix([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]])
-    >>> model = FederatedMF(factors=1, epochs=2, reports=10).fit(history)
+    >>> model = FederatedMF(factors=1, epochs=2, reports=10, verbose=False).fit(history)
     >>> items, scores = model.recommend(0, history[0], N=2)
     >>> sorted(items.tolist())
     [2, 3]
@@ -78,25 +87,27 @@ class FederatedMF:
     After a fit to a table of interactions, people and items have the ids of the table:
 
     >>> bought = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "pot", "tea", "cup"]}
-    >>> shop = FederatedMF(factors=1, epochs=2, reports=10).fit(bought)
+    >>> shop = FederatedMF(factors=1, epochs=2, reports=10, verbose=False).fit(bought)
     >>> shop.recommend("ann", bought, N=1)[0].tolist()
     ['cup']
 
     Tags of the items make lists better, and reports do not depend on them. `fit` takes them as a
-    `Catalogue`, a list with a mapping for each item, or a sparse 0/1 matrix (items x tags).
+    table, a `Catalogue`, a mapping for each item in a list or by id, or a sparse 0/1 matrix (items
+    x tags).
 
-    >>> films = [{"genre": ("Horror",)}, {"genre": ("Comedy",)}] * 2
-    >>> tagged = FederatedMF(factors=1, epochs=2, reports=10).fit(history, item_features=films)
-    >>> sorted(tagged.recommend(0, history[0], N=2)[0].tolist())
-    [2, 3]
+    >>> goods = {"cup": {"kind": ["china"]}, "tea": {"kind": ["food"]}}
+    >>> tagged = shop.fit(bought, item_features=goods)
+    >>> tagged.recommend("ann", bought, N=1)[0].tolist()
+    ['cup']
 
-    >>> model.privacy().training.pure
-    50.0
-    >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().training.pure <= 10
+    `fit` plans all settings that are not given, from the numbers of people and items, for the
+    budget. Without a budget, all reports of one person have epsilon 10 together:
+
+    >>> 9.99 < model.privacy().training.pure <= 10
     True
 
-    Parameters work as in scikit-learn, so its `clone` and `ParameterGrid` can be used. `fit` plans
-    all settings that are not given, from the numbers of people and items:
+    It ends with a line about the expected quality, which `outlook` keeps. Parameters work as in
+    scikit-learn, so its `clone` and `GridSearchCV` can be used; `score` is explained below.
 
     >>> FederatedMF(budget=10).set_params(preset="crowd", seed=3)
     FederatedMF(seed=3, preset='crowd', budget=10)
@@ -115,7 +126,7 @@ class FederatedMF:
         mechanism by which a device makes its reports: coordinate, loudest, named.
     seed : int from 0 to 9007199254740991, default 0
         seed of the first item matrix and of the directions, which is public; in a simulation also
-        of all reports.
+        of all reports. None draws another seed in each `fit`, which `settings.seed` keeps.
     preset : str, default 'loudest'
         settings to start from: paper, coordinate, loudest, named, strong, crowd.
     start : UserItems or path, optional
@@ -123,7 +134,8 @@ class FederatedMF:
         start`.
     budget : float, optional
         local privacy budget: the largest sum of the epsilons of one person's reports; None: that of
-        the preset, if it has one.
+        the preset, if it has one, and otherwise 10. The preset `paper`, which costs 5,000, and
+        models with epsilon, reports and epochs or lifetime need no budget.
     central_budget : float, optional
         central privacy budget: the largest epsilon of one person after an honest shuffle of all
         reports; None: that of the preset, if it has one.
@@ -166,6 +178,8 @@ class FederatedMF:
         options of the engine, such as `{'card': 1}` for `cuda`.
     threads : int, optional
         number of threads; short for the option `threads` of the engines `cpu` and `auto`.
+    verbose : bool, default True
+        whether `fit` ends with a line on standard error: cost and expected quality.
     unknown : Any
         any other parameter is refused; the error suggests the parameter with the most similar name.
     """
@@ -176,6 +190,8 @@ class FederatedMF:
     _tags: Tags | None = None
     _state: TrainingState | None = None
     _crowd: int | None = None
+    outlook: FitOutlook | None = None
+    """The expected quality of lists against popularity; None without `fit`."""
 
     def __init__(
         self,
@@ -184,7 +200,7 @@ class FederatedMF:
         epsilon: float | None = None,
         reports: int | None = None,
         mechanism: str | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         *,
         preset: str = DEFAULT_PRESET,
         start: UserItems | str | Path | None = None,
@@ -207,6 +223,7 @@ class FederatedMF:
         engine: str = AUTO_ENGINE,
         engine_options: Mapping[str, Any] | None = None,
         threads: int | None = None,
+        verbose: bool = True,
         **unknown: Any,
     ):
         check_names(type(self).__name__, unknown, self._list_parameters())
@@ -238,6 +255,7 @@ class FederatedMF:
         self.engine = engine
         self.engine_options = engine_options
         self.threads = threads
+        self.verbose = verbose
         check_parameters(self.get_params())
 
     @classmethod
@@ -279,6 +297,31 @@ class FederatedMF:
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        rows: dict[str, object] = {"model": self}
+        if self._state is not None:
+            rows |= {"settings": self.settings, "items": f"{len(self._state.V):,}"}
+        if self.outlook is not None:
+            rows["outlook"] = self.outlook
+        return format_html_table(rows)
+
+    def __sklearn_tags__(self) -> Any:
+        # Only scikit-learn calls this, so it is installed then.
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=None,
+            classifier_tags=None,
+            regressor_tags=None,
+            input_tags=InputTags(sparse=True, positive_only=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._state is not None
+
     @property
     def settings(self) -> Settings:
         """All settings, as planned for the people and items of `fit`."""
@@ -289,6 +332,7 @@ class FederatedMF:
     def fit(
         self,
         user_items: UserItems,
+        y: None = None,  # noqa: ARG002 - scikit-learn's signature
         *,
         item_features: ItemFeatures | None = None,
         test: UserItems | None = None,
@@ -299,6 +343,7 @@ class FederatedMF:
         """Train on interactions. A rating above 0 is an interaction; any other rating is none.
 
         Args:
+            y: Is not used; for scikit-learn.
             user_items: A matrix of N people x M items, sparse or dense; people and items are the
                 numbers of rows and columns. Or a table with ids: a DataFrame of any library with
                 columns for user and item, a mapping of such columns, a pair `(users, items)`, or
@@ -306,7 +351,8 @@ class FederatedMF:
                 for other names `load` takes `columns`. After a fit to a table, all methods use its
                 ids for items, in the order of `item_ids`.
             item_features: Tags of the items, for recommending; training does not look at them. A
-                `Catalogue`, a list with a mapping for each item, or a sparse matrix, items x tags.
+                `Catalogue`, a table with a column of items, a list with a mapping for each item, a
+                dict of such mappings by id, or a sparse matrix, items x tags.
             test: Test items of the same people, in a form that `user_items` can have. If they are
                 given, the metrics of `evaluate` are measured after every epoch: on all people after
                 the last epoch, on at most 10,000 people after earlier ones.
@@ -323,18 +369,22 @@ class FederatedMF:
         histories, users, labels = parse_rows(user_items, None)
         if not (histories.n_users and histories.n_items):
             raise DataError("user_items must have a row and a column to learn from")
-        tags = None if item_features is None else parse_tags(item_features, histories.n_items)
+        tags = None if item_features is None else parse_tags(item_features, labels)
         hidden = None if test is None else parse_test(test, labels, histories, users)
         start = None if self.start is None else make_start(self.start, labels)
         start_factors = 0 if start is None else start.shape[1]
-        settings = plan_settings(self.get_params(), histories, start_factors)
+        parameters = self.get_params()
+        if self.seed is None:
+            parameters["seed"] = secrets.randbits(53)
+        settings = plan_settings(parameters, histories, start_factors)
         # Drop the results of the last fit before the new one begins, so that a failure leaves no
         # mixture.
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
         self._crowd = crowd = histories.n_users
+        self.outlook = None
+        known_tags = make_empty_tags(histories.n_items) if tags is None else tags
         fit_test = None
         if hidden is not None:
-            known_tags = make_empty_tags(histories.n_items) if tags is None else tags
             fit_test = FitTest(histories, hidden, known_tags, settings)
         file = None if checkpoint is None else Path(checkpoint)
         # The fingerprint prevents a training from continuing a checkpoint of other data. It is
@@ -363,6 +413,14 @@ class FederatedMF:
                 measure = fit_test.measure if fit_test else lambda _: {}
                 with build_engine(self.engine, histories, settings, **options) as engine:
                     log.run(engine, measure, on_epoch)
+        model = self._build_model(None)
+        self.outlook = FitOutlook(
+            settings.event(histories.n_items).pure,
+            has_default_budget(parameters),
+            *estimate_quality(model, histories, known_tags, settings.seed),
+        )
+        if self.verbose:
+            print(f"{type(self).__name__}: {self.outlook}", file=sys.stderr)  # noqa: T201
         return self
 
     @property
@@ -411,7 +469,7 @@ class FederatedMF:
         filter_items: ArrayLike | None = None,
         items: ArrayLike | None = None,
         item_features: ItemFeatures | None = None,
-        times: Matrix | None = None,
+        times: Times | None = None,
     ) -> tuple[Ids, Float32]:
         """Return the N best items and their scores, best first; 2-D if `userid` is an array.
 
@@ -430,11 +488,14 @@ class FederatedMF:
             filter_items: Further items to leave out.
             items: The only items to rank; by default all.
             item_features: Tags of the items, instead of those that `fit` got.
-            times: A matrix with the time of each interaction of `user_items`, as any number that
-                grows with time. Later items then count more. Timestamps of a table are ignored.
+            times: The time of each interaction of `user_items`; later items then count more. True
+                takes the timestamps of the table, which are not used otherwise. Or a sparse matrix
+                of numbers that grow with time, or an array, in the order of the rows and, in each
+                row, of the items.
         """
         histories, n = self._select_rows(userid, user_items), check_positive("N", N)
         allowed = _mask_allowed(self._items, items, filter_items)
+        times = self._select_times(times, userid, user_items)
         model, weights = self._build_model(item_features), _weigh(histories, times)
         blocks = []
         for start in range(0, histories.n_users, USERS_PER_SCORE_BLOCK):
@@ -458,7 +519,7 @@ class FederatedMF:
         N: int = MAX_REASONS,
         *,
         item_features: ItemFeatures | None = None,
-        times: Matrix | None = None,
+        times: Times | None = None,
     ) -> tuple[float, list[tuple[Any, float]]]:
         """Return the score of an item and the reasons for it, as a device gives them.
 
@@ -479,6 +540,7 @@ class FederatedMF:
             raise DataError("userid and itemid must be one user and one item")
         item = int(ids[0])
         tags, model = self._get_tags(item_features), self._build_model(item_features)
+        times = self._select_times(times, userid, user_items)
         own, weights = histories[0].tolist(), _weigh(histories, times)
         shares = model.shares(own, np.ones(len(own)) if weights is None else weights)
         taste = Taste(model, tags, own, shares)
@@ -486,7 +548,8 @@ class FederatedMF:
             (self.item_ids.item(reason) if isinstance(reason, int) else reason, share)
             for reason, share in taste.list_reasons(item, max_reasons)
         ]
-        return float(taste.scores()[item]), reasons
+        scores = taste.scores()
+        return float(scores[item] if own else _scale_popularity(scores)[item]), reasons
 
     def evaluate(
         self,
@@ -496,8 +559,9 @@ class FederatedMF:
         metrics: Sequence[str] = DEFAULT_METRICS,
         negatives: int | None = None,
         seed: int | None = None,
+        filter_already_liked_items: bool = True,
         item_features: ItemFeatures | None = None,
-        times: Matrix | None = None,
+        times: Times | None = None,
     ) -> Evaluation:
         """Measure lists made from `user_items`, as `sottovoce.simulation.evaluate` does.
 
@@ -513,11 +577,16 @@ class FederatedMF:
             negatives: Number of untouched items that each test item is ranked with. None ranks it
                 in the whole catalogue, like a real list; the metrics are then much lower.
             seed: The seed of the negatives; None: that of the settings, as in `sottovoce simulate`.
+            filter_already_liked_items: Whether lists leave out the items of the person's history.
+                If so, test items that are in it do not count. If not, repurchases count.
             item_features: Tags of the items, instead of those that `fit` got.
             times: The time of each interaction, as for `recommend`.
         """
         histories, users, _ = parse_rows(user_items, self._items)
-        hidden = parse_test(test, self._items, histories, users)
+        repurchases = not filter_already_liked_items
+        hidden = parse_test(test, self._items, histories, users, repurchases=repurchases)
+        if times is True:
+            times = read_times(user_items, self._items)
         model, weights = self._build_model(item_features), _weigh(histories, times)
         others = None
         if negatives is not None:
@@ -526,10 +595,23 @@ class FederatedMF:
                 histories, hidden, n_negatives, self.settings.seed if seed is None else seed
             )
         factors = Factors(*to_factors(model, histories, weights))
-        result = measure_scores(factors, histories, hidden, metrics, others)
+        result = measure_scores(factors, histories, hidden, metrics, others, may_repeat=repurchases)
         if users is not None:
             result.people = users.ids[result.people]
         return result
+
+    def score(self, user_items: UserItems, y: None = None) -> float:  # noqa: ARG002 - scikit-learn's
+        """Return HR@10 of these people, with one random item of each left out of the histories.
+
+        scikit-learn calls it in cross-validation, in which these people took no part in training.
+        Pass what `load` returns, or a matrix: scikit-learn divides its rows, which are people. The
+        rows of a table are interactions.
+
+        Args:
+            user_items: The histories, in a form that `fit` takes.
+            y: Is not used.
+        """
+        return HoldoutScorer()(self, user_items)
 
     def similar_items(
         self,
@@ -578,10 +660,22 @@ class FederatedMF:
             raise DataError("userid must name somebody to recommend to")
         return histories
 
+    def _select_times(
+        self, times: Times | None, userid: ArrayLike, user_items: UserItems
+    ) -> Times | None:
+        """Return the times of these users, if `times` is True those of the table."""
+        if times is not True:
+            return times
+        only_user = userid if np.ndim(userid) == 0 else None
+        matrix = read_times(user_items, self._items, only_user)
+        _, labels, _ = parse_rows(user_items, self._items, user=only_user)
+        assert labels is not None, "a table has ids"
+        return matrix[labels.parse_numbers(userid, "userid")]
+
     def _get_tags(self, item_features: ItemFeatures | None) -> Tags:
         n_items = len(self.item_factors)
         if item_features is not None:
-            return parse_tags(item_features, n_items)
+            return parse_tags(item_features, self._items)
         return make_empty_tags(n_items) if self._tags is None else self._tags
 
     def _build_model(self, item_features: ItemFeatures | None) -> WideModel:
@@ -614,6 +708,8 @@ class FederatedMF:
         # Ids that are only the numbers of the rows need not be written.
         if not np.array_equal(self.item_ids, np.arange(len(V))):
             extra["item_ids"] = self.item_ids.tolist()
+        if self.outlook is not None:
+            extra["outlook"] = asdict(self.outlook)
         if self._tags is not None:
             extra["tags"] = [[tag.kind, tag.name] for tag in self._tags.names]
             table = self._tags.table
@@ -641,6 +737,8 @@ class FederatedMF:
             tags = _read_tags(saved) if "tags" in saved.extra else None
             ids = to_id_array(saved.extra["item_ids"]) if "item_ids" in saved.extra else None
             model = cls.from_items(saved.V, saved.settings, saved.epochs_done, tags, ids)
+            if "outlook" in saved.extra:
+                model.outlook = FitOutlook(**saved.extra["outlook"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path}: its tags or ids cannot be read: {error}") from error
         for name, value in parameters.items():
@@ -683,17 +781,61 @@ def _abbreviate(value: Any) -> str:
     return repr(value) if is_simple else f"<{type(value).__name__}>"
 
 
-def _weigh(histories: Histories, times: Matrix | None) -> Float64 | None:
+class HoldoutScorer:
+    """A scorer for scikit-learn: a metric of people from whom random items are left out.
+
+    >>> HoldoutScorer("ndcg@100", n=2)
+    HoldoutScorer('ndcg@100', n=2, seed=0)
+
+    Args:
+        metric: Name of the metric, as `FederatedMF.evaluate` takes it.
+        n: Number of items that are left out of each history.
+        seed: Seed of the draws.
+    """
+
+    def __init__(self, metric: str = "hr@10", *, n: int = 1, seed: int = 0):
+        Metric.from_name(metric)
+        self.metric = metric
+        self.n = n
+        self.seed = seed
+
+    def __repr__(self) -> str:
+        return f"HoldoutScorer({self.metric!r}, n={self.n}, seed={self.seed})"
+
+    def __call__(self, model: FederatedMF, user_items: UserItems, y: None = None) -> float:  # noqa: ARG002 - scikit-learn's
+        """Return the metric of a fitted model.
+
+        Args:
+            model: The model.
+            user_items: The histories, in a form that `FederatedMF.fit` takes.
+            y: Is not used.
+        """
+        histories, *_ = parse_rows(user_items, model._items)  # noqa: SLF001 - the same module
+        train, test = leave_out(histories, self.n, seed=self.seed)
+        ids = Labels(np.arange(histories.n_items))
+        hidden = parse_test(test.histories, ids, train.histories, None)
+        factors = Factors(*to_factors(model._build_model(None), train.histories))  # noqa: SLF001
+        return measure_scores(factors, train.histories, hidden, [self.metric])[self.metric]
+
+
+def _weigh(histories: Histories, times: Times | None) -> Float64 | None:
     return None if times is None else weigh_histories(histories, parse_times(times, histories))
 
 
 def _score_all_items(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
-    """Return N x M scores; those of a person without a history are popularity."""
+    """Return N x M scores; those of a person without a history are popularity, at most 1."""
     X = solve_wide_vectors(model, histories, weights).astype(np.float64)
     lengths = np.diff(histories.indptr)
+    popularity = _scale_popularity(model.popularity)
     return np.array(
-        [model.list_scores(x, n_own) for x, n_own in zip(X, lengths, strict=True)], np.float32
+        [model.scores(x) if n_own else popularity for x, n_own in zip(X, lengths, strict=True)],
+        np.float32,
     )
+
+
+def _scale_popularity(popularity: Float64) -> Float64:
+    """Divide popularity by its largest value: it has another unit than the scores of a person."""
+    return popularity / (popularity.max(initial=0) or 1)
 
 
 def _mask_allowed(

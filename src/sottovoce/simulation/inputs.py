@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,8 +14,9 @@ from sottovoce.core import Histories
 from sottovoce.core.tags import Tag, Tags, Traits, build_tags
 from sottovoce.data import Interactions
 from sottovoce.data.frames import is_table, read_frame
+from sottovoce.data.items import read_items
 from sottovoce.data.split import select_entries
-from sottovoce.errors import DataError, DataWarning
+from sottovoce.errors import DataError, warn_about_ratings, warn_caller
 from sottovoce.settings import Setting
 
 if TYPE_CHECKING:
@@ -28,14 +27,19 @@ Int64 = NDArray[np.int64]
 Matrix = sparse.csr_matrix | sparse.csr_array
 # `ArrayLike` includes dense arrays and the DataFrames of any library.
 UserItems: TypeAlias = "Matrix | Histories | Interactions | ArrayLike | Mapping[str, Any]"
-ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]]"
+ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]] | UserItems"
+# Times of interactions: a matrix, a time for each entry, or True for those of the table.
+Times: TypeAlias = "Matrix | ArrayLike | bool"
 
 # The accepted kinds of `user_items` and `item_features`, as error messages list them.
 EXPECTED_INPUTS = (
     "a matrix, a DataFrame with columns user and item, a pair (users, items) or from "
     "sottovoce.data.load; of one person also a table {'item': [...]}"
 )
-EXPECTED_FEATURES = "a Catalogue, a mapping for each item or a sparse matrix"
+EXPECTED_FEATURES = (
+    "a Catalogue, a table with a column item, a mapping of tags for each item, in their order or "
+    "by id, or a sparse matrix"
+)
 
 
 class Labels:
@@ -135,18 +139,27 @@ def parse_rows(
     return histories, None, items
 
 
-def parse_test(raw: Any, items: Labels, histories: Histories, users: Labels | None) -> Histories:
+def parse_test(
+    raw: Any,
+    items: Labels,
+    histories: Histories,
+    users: Labels | None,
+    *,
+    repurchases: bool = False,
+) -> Histories:
     """Return the held-out items of these people, a row for each person in the same order.
+
+    What people have in `histories` too does not count, with a warning, unless `repurchases`.
 
     Args:
         raw: The value that a caller passed as `test`.
         items: The items of the model.
-        histories: The people's histories, which must not have a held-out item.
+        histories: The people's histories.
         users: The labels of the people; None if their histories came as a matrix.
+        repurchases: Whether held-out items may be in `histories`.
 
     Raises:
-        DataError: The users or shapes do not match, nobody has a held-out item, or an item is in
-            `histories` too.
+        DataError: The users or shapes do not match, or nobody has a held-out item.
     """
     hidden, test_users, _ = parse_rows(raw, items, "test")
     if test_users is None and users is not None:
@@ -167,31 +180,23 @@ def parse_test(raw: Any, items: Labels, histories: Histories, users: Labels | No
         raise DataError("test must have at least one held-out interaction")
     cells, wanted = _number_cells(histories), _number_cells(hidden)
     # Cells are in ascending order, so each of `wanted` is found by bisection.
-    in_both = wanted[np.append(cells, -1)[np.searchsorted(cells, wanted)] == wanted]
-    if len(in_both):
-        user, item = divmod(int(in_both[0]), histories.n_items)
-        pair = f"user {users.ids.item(user)!r} has item {items.ids.item(item)!r}"
-        raise DataError(f"test must hold what user_items does not: {pair} in both")
-    return hidden
+    in_both = np.append(cells, -1)[np.searchsorted(cells, wanted)] == wanted
+    if repurchases or not in_both.any():
+        return hidden
+    user, item = divmod(int(wanted[in_both][0]), histories.n_items)
+    pair = f"user {users.ids.item(user)!r} has item {items.ids.item(item)!r} in both"
+    if in_both.all():
+        raise DataError(f"test must hold what user_items does not: {pair}")
+    warn_caller(
+        f"test: {in_both.sum():,} of {len(wanted):,} interactions are in user_items too, as "
+        f"{pair}, and do not count; filter_already_liked_items=False counts them"
+    )
+    return select_entries(hidden, ~in_both)
 
 
 def _number_cells(histories: Histories) -> Int64:
     """Return one number for each entry, which combines its row and its column."""
     return histories.users_of_entries() * histories.n_items + histories.indices
-
-
-def warn_about_ratings(name: str, not_positive: int, rows: int) -> None:
-    if not_positive:
-        warn_caller(f"{name}: {not_positive:,} of {rows:,} ratings are 0 or less, and do not count")
-
-
-def warn_caller(message: str) -> None:
-    """Warn with the position of the line outside of this package that led to this call."""
-    # Python shows a warning once for each line. The line should be in the caller's program.
-    frame, depth = inspect.currentframe(), 1
-    while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):
-        frame, depth = frame.f_back, depth + 1
-    warnings.warn(message, DataWarning, stacklevel=depth)
 
 
 def parse_histories(raw: Any, name: str = "user_items") -> Histories:
@@ -242,8 +247,9 @@ def check_positive(name: str, value: Any) -> int:
     return int(Setting(name, int, min_value=1).check_value(value))
 
 
-def parse_tags(item_features: Any, n_items: int) -> Tags:
-    """Return the tags of a catalogue or a list of mappings; each column of a matrix is a tag."""
+def parse_tags(item_features: Any, items: Labels) -> Tags:
+    """Return the tags of the items of a model; each column of a matrix is a tag."""
+    n_items = len(items)
     # A catalogue is recognised by its attribute `tags`, because importing its class would import
     # the package cryptography.
     catalogue_tags = getattr(item_features, "tags", None)
@@ -256,8 +262,9 @@ def parse_tags(item_features: Any, n_items: int) -> Tags:
         tags = Tags(tuple(names), table)
     else:
         kind = type(item_features).__name__
-        has_columns = hasattr(item_features, "columns") or isinstance(item_features, Mapping)
-        if has_columns or not hasattr(item_features, "__iter__"):
+        if (traits := _read_traits_by_id(item_features, items)) is not None:
+            return build_tags(traits)
+        if hasattr(item_features, "columns") or not hasattr(item_features, "__iter__"):
             example = "[{'genre': ['Horror'], 'year': 1979}, ...]"
             raise DataError(f"item_features must be {EXPECTED_FEATURES}, as {example}; got {kind}")
         tags = build_tags([_parse_traits(row, raw) for row, raw in enumerate(item_features)])
@@ -266,7 +273,31 @@ def parse_tags(item_features: Any, n_items: int) -> Tags:
     return tags
 
 
-def _parse_traits(row: int, raw: Any) -> Traits:
+def _read_traits_by_id(item_features: Any, items: Labels) -> list[Traits] | None:
+    """Return the traits of each item from a table or a mapping by id; None for anything else.
+
+    Items without a row have no traits.
+    """
+    is_by_id = isinstance(item_features, Mapping) and all(
+        isinstance(value, Mapping) for value in item_features.values()
+    )
+    if is_by_id:
+        by_id = {str(item): _parse_traits(item, raw) for item, raw in item_features.items()}
+    elif is_table(item_features) and not isinstance(item_features, tuple):
+        by_id = {item: traits for item, (_, traits) in read_items(item_features).items()}
+    else:
+        return None
+    # Ids in a catalogue are text, even if the ids of the data are integers.
+    ids = [str(item) for item in items.ids.tolist()]
+    if not any(item in by_id for item in ids):
+        raise DataError(
+            f"item_features must describe some of the {len(ids):,} items by their ids: the first "
+            f"id of the model is {ids[0]!r}, the first one here {next(iter(by_id), None)!r}"
+        )
+    return [by_id.get(item, {}) for item in ids]
+
+
+def _parse_traits(row: Any, raw: Any) -> Traits:
     """Return the traits of one item: distinct labels in a tuple, or a finite number."""
     if not isinstance(raw, Mapping):
         kind = type(raw).__name__
@@ -286,8 +317,34 @@ def _parse_traits(row: int, raw: Any) -> Traits:
     return traits
 
 
-def parse_times(raw: Matrix, histories: Histories) -> NDArray[np.int64]:
-    """Return a rank for each entry of the histories, by its time in a matrix of times."""
+def read_times(raw: Any, items: Labels, user: Any = None) -> Matrix:
+    """Return the timestamps of a table as a matrix of people and items.
+
+    Raises:
+        DataError: `raw` is no table, or has no timestamps.
+    """
+    data = read_frame(raw, user=user) if is_table(raw) else raw
+    if not isinstance(data, Interactions) or data.timestamps is None:
+        raise DataError(
+            "user_items must have timestamps for times=True: pass a table with a column of times, "
+            "or a time for each interaction"
+        )
+    columns = items.find_numbers(data.item_ids)[data.histories.indices]
+    is_known = columns >= 0
+    rows = data.histories.users_of_entries()[is_known]
+    entries = (data.timestamps[is_known], (rows, columns[is_known]))
+    return sparse.coo_array(entries, shape=(data.n_users, len(items))).tocsr()
+
+
+def parse_times(raw: Any, histories: Histories) -> NDArray[np.int64]:
+    """Return a rank for each entry of the histories, by its time.
+
+    Args:
+        raw: A matrix with a time for each interaction, or an array in the order of the entries.
+        histories: The histories.
+    """
+    if not hasattr(raw, "tocsr"):
+        return _rank_times(_to_time_array(raw, histories.n_interactions))
     times = check_matrix(raw, "times")
     if times.shape != (histories.n_users, histories.n_items):
         raise DataError(
@@ -303,7 +360,29 @@ def parse_times(raw: Matrix, histories: Histories) -> NDArray[np.int64]:
     places = np.searchsorted(cells[:-1], wanted)
     if (cells[places] != wanted).any():
         raise DataError("times must have an entry wherever user_items has an interaction")
-    selected = entries.data[places]
-    if not np.isfinite(selected).all():
-        raise DataError("times must be finite numbers")
-    return np.unique(selected, return_inverse=True)[1].astype(np.int64)
+    return _rank_times(entries.data[places])
+
+
+def _to_time_array(raw: Any, n_entries: int) -> NDArray[Any]:
+    """Convert a time for each interaction to an array of numbers."""
+    try:
+        times = np.asarray(raw)
+    except ValueError:
+        times = np.empty(0, object)
+    if times.ndim != 1 or times.dtype.kind not in "biufM" or len(times) != n_entries:
+        raise DataError(
+            f"times must be a sparse matrix, True, or one number or date for each of the "
+            f"{n_entries:,} interactions, got {type(raw).__name__} of {times.dtype} with shape "
+            f"{times.shape}"
+        )
+    if times.dtype.kind == "M":
+        # NaT becomes NaN, which is refused.
+        return np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.int64))
+    return times
+
+
+def _rank_times(times: NDArray[Any]) -> NDArray[np.int64]:
+    if not np.isfinite(times).all():
+        entry = int(np.flatnonzero(~np.isfinite(times))[0])
+        raise DataError(f"times must be finite numbers, and entry {entry} is {times[entry]}")
+    return np.unique(times, return_inverse=True)[1].astype(np.int64)

@@ -17,6 +17,29 @@ from sottovoce.training import (
     list_settings,
     plan_training,
 )
+from sottovoce.training.budget import needs_default_budget
+
+# What the parameters of other libraries are called here.
+_OTHER_NAMES = {
+    "seed": "random_state rng rng_seed seed_value",
+    "epsilon": "eps epsilon0 report_epsilon",
+    "budget": "privacy_budget total_epsilon epsilon_total max_epsilon target_epsilon",
+    "factors": "n_factors num_factors no_components n_components embedding_size embedding_dim "
+    "embedding_dimension latent_dim rank dim features d",
+    "epochs": "iterations n_iterations num_iterations n_iter max_iter n_epochs num_epochs",
+    "reports": "n_reports num_reports",
+    "reports (k), or factors for the length of vectors": "k",
+    "regularization": "reg reg_weight reg_lambda lambda lambda_ lambda_reg l2 l2_reg damping "
+    "weight_decay",
+    "learning_rate": "lr eta step_size",
+    "alpha": "weight confidence",
+    "threads": "n_jobs num_threads n_threads workers num_workers",
+    "engine": "device backend use_gpu",
+    "verbose": "verbosity verbose_eval quiet silent show_progress",
+}
+NAMES_ELSEWHERE = {
+    elsewhere: here for here, names in _OTHER_NAMES.items() for elsewhere in names.split()
+}
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
@@ -33,9 +56,10 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 def check_names(kind: str, unknown: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuse a parameter that a class does not have, and suggest the name that is nearest."""
+    """Refuse a parameter that a class does not have, and suggest the one that is meant."""
     for name in unknown:
-        near = "".join(f": use {match}" for match in get_close_matches(name, names, n=1))
+        meant = [NAMES_ELSEWHERE[name.lower()]] if name.lower() in NAMES_ELSEWHERE else None
+        near = "".join(f": use {match}" for match in meant or get_close_matches(name, names, n=1))
         raise UnknownParameterError(
             f"{kind} has no parameter {name}{near}; there are {', '.join(names)}"
         )
@@ -76,6 +100,12 @@ def _select_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
     # `list_settings` includes the options of mechanisms, which are not parameters of `FederatedMF`.
     settings = {name: parameters[name] for name in list_settings() if name in parameters}
     return {**settings, **options}
+
+
+def has_default_budget(parameters: Mapping[str, Any]) -> bool:
+    """Return whether the settings are planned for the default budget."""
+    settings = _select_settings(parameters)
+    return needs_default_budget(parameters["preset"], _make_budget(parameters), settings)
 
 
 def _make_budget(parameters: Mapping[str, Any]) -> Budget | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, nextafter
+from typing import Any
 
 from sottovoce.core.coin import MIN_EPSILON
 from sottovoce.errors import SettingsError
@@ -12,7 +14,7 @@ from sottovoce.privacy import Reporting, central_epsilon, gaussian_mu, max_gauss
 from sottovoce.privacy.events import DEFAULT_DELTA
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.statement import format_epsilon
-from sottovoce.training.settings import Settings
+from sottovoce.training.settings import PAPER_PRESET, Settings
 
 # Largest budgets. Larger ones protect nobody, and plans for them would have millions of reports.
 MAX_LOCAL_BUDGET = 1e6
@@ -118,15 +120,37 @@ class Budget:
 PRESET_BUDGETS = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(central=1.0)}
 
 
-def complete_budget(preset: str, budget: Budget | None) -> Budget | None:
-    """Return the budget, with a missing limit taken from the budget of the preset.
+# Budget of a plan for which none is given: one report of epsilon 10 in a lifetime. It is the
+# smallest budget with which a few thousand people teach about what is popular.
+DEFAULT_BUDGET = Budget(local=10.0)
+# The note of a plan that has the default budget.
+DEFAULT_BUDGET_NOTE = f"no budget given: planned for epsilon {DEFAULT_BUDGET.local:g} in a lifetime"
+
+
+def choose_budget(preset: str, budget: Budget | None, fixed: Mapping[str, Any]) -> Budget | None:
+    """Return the budget of a plan.
 
     Args:
         preset: Name of a preset, which need not have a budget.
-        budget: The named budget, or None for the preset's own budget.
+        budget: The named budget. A missing limit is taken from the budget of the preset.
+        fixed: The named settings.
+
+    Returns:
+        The named budget, that of the preset, or the default. None if the caller named the whole
+        cost: the preset `paper`, or epsilon, reports and the number of epochs.
     """
     preset_budget = PRESET_BUDGETS.get(preset)
-    return budget.fill_from(preset_budget) if budget and preset_budget else budget or preset_budget
+    if budget is not None:
+        return budget.fill_from(preset_budget) if preset_budget else budget
+    return DEFAULT_BUDGET if needs_default_budget(preset, None, fixed) else preset_budget
+
+
+def needs_default_budget(preset: str, budget: Budget | None, fixed: Mapping[str, Any]) -> bool:
+    """Return whether a plan has the default budget: see `choose_budget`."""
+    names = {name for name, value in fixed.items() if value is not None}
+    names_cost = {"epsilon", "reports"} <= names and not names.isdisjoint({"epochs", "lifetime"})
+    has_cost = names_cost or preset == PAPER_PRESET or preset in PRESET_BUDGETS
+    return budget is None and not has_cost
 
 
 def divide_budget(budget: float, reports: int) -> float:

@@ -29,7 +29,7 @@ from sottovoce.privacy.statement import format_epsilon
 from sottovoce.training.budget import (
     PRESET_BUDGETS,
     Budget,
-    complete_budget,
+    choose_budget,
     divide_budget,
     estimate_min_dummies,
     find_max_reports,
@@ -146,7 +146,9 @@ def plan_training(
             within 10 to 200.
         preset: The preset to start from: `loudest`, `coordinate`, `named`, `paper`, `strong` or
             `crowd`.
-        budget: The budget of each person. None means the preset's budget, if it has one.
+        budget: The budget of each person. None means the preset's budget, or epsilon 10 in a
+            lifetime if it has none. The preset `paper`, and plans with fixed epsilon, reports and
+            epochs or lifetime, have no budget, because their cost is named.
         start_factors: Number of factors of the public start; 0 means that there is none.
         fixed: Settings by name, including options of the mechanism. Values that are not None stay
             as they are, and the other settings are planned around them.
@@ -167,7 +169,7 @@ def plan_training(
     settings = choose_base_settings(preset, fixed)
     # From here on, use the values as `Settings` checked and converted them.
     fixed = {name: value for name, value in settings.as_dict().items() if name in names}
-    budget = complete_budget(preset, budget)
+    budget = choose_budget(preset, budget, fixed)
     if budget is None:
         is_planned = get_mechanism(settings.mechanism).is_planned
         plan = _fit_model(settings, public, fixed) if is_planned else settings
@@ -231,7 +233,8 @@ def plan_open_ended(people: int, items: int, **options: Any) -> Settings:
         items: Number of items, as for `plan_training`.
         options: All other arguments of `plan_training`.
     """
-    budget = complete_budget(options.get("preset", DEFAULT_PRESET), options.get("budget"))
+    preset = options.get("preset", DEFAULT_PRESET)
+    budget = choose_budget(preset, options.get("budget"), options)
     named = {name for name, value in options.items() if value is not None}
     if is_for_names(budget) and named.isdisjoint(TASTE_SETTINGS):
         options = {**options, "mechanism": Named.name}

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.characters import format_html_table, pluralize
 from sottovoce.core import MECHANISMS, Mechanism, Shape, get_mechanism, sum_squares
 from sottovoce.core.bounds import (
     MAX_ALPHA,
@@ -22,7 +23,7 @@ from sottovoce.core.bounds import (
 )
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Reporting
+from sottovoce.privacy import Reporting, format_epsilon
 from sottovoce.settings import Setting, check, format_value, get_settings, setting
 from sottovoce.training.counts import compute_min_participants
 
@@ -140,6 +141,25 @@ class Settings:
         }
         # Defaults are filled in, so that equal trainings have equal settings.
         object.__setattr__(self, "options", complete)
+
+    def __str__(self) -> str:
+        options = "".join(f", {name} {value}" for name, value in self.options.items() if value)
+        turns = "" if self.turns == self.epochs else f"{self.turns} of "
+        dummies = f"; the proxy adds {self.dummies:,} dummies an epoch" if self.dummies else ""
+        model = (
+            ""
+            if self.asks_for_names
+            else f", factors {self.factors}, alpha {self.alpha:.3g}, ridge {self.ridge:.3g}"
+        )
+        return (
+            f"{self.mechanism}: epsilon {format_epsilon(self.epsilon)}, reports "
+            f"{self.reports} in each of {turns}{pluralize(self.epochs, 'epoch')}{model}"
+            f"{options}{dummies}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        return format_html_table(self.as_dict())
 
     @classmethod
     def preset(cls, preset: str, /, **changes: Any) -> Self:

@@ -31,6 +31,7 @@ from sottovoce.cli.options import (
     add_mechanism,
     add_settings_options,
     add_training_options,
+    choose_command_budget,
     make_history_option,
     make_learn_option,
     make_option,
@@ -42,7 +43,7 @@ from sottovoce.privacy import PrivacyReport
 from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.simulation.start import START_SUFFIX
-from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
+from sottovoce.training import DEFAULT_PRESET, plan_open_ended, plan_training
 from sottovoce.training.start import choose_start_factors
 from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.replay.baselines import (
@@ -231,7 +232,7 @@ def replay(
         max(window.stop - window.start for window in timeline.windows),
         history=history or people.typical_length,
         preset=preset,
-        budget=Budget.from_options(budget, central_budget),
+        budget=choose_command_budget(budget, central_budget, preset, training),
         start_factors=0 if replay_start is None else replay_start.factors,
         **add_mechanism(training, learn),
         seed=seed,
@@ -325,7 +326,7 @@ def print_results(results: ReplayResults) -> None:
         f"next item of up to {plan.people:,} people, in the whole catalogue and among "
         f"{plan.negatives + 1} items"
     )
-    output.print_line(output.describe_settings(settings))
+    output.print_line(str(settings))
     output.print_line(
         f"Learning has no end: each person takes part in an epoch with probability "
         f"{settings.share:.3g}, at most {settings.max_turns} times; a report has half its weight "

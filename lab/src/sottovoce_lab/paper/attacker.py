@@ -215,7 +215,7 @@ class AttackerExperiment(Experiment):
         # Presets with the same settings share their rows.
         names: dict[str, list[str]] = {}
         for name, settings in plans.items():
-            names.setdefault(str(settings), []).append(name)
+            names.setdefault(repr(settings), []).append(name)
         return [
             Row(", ".join(same), plans[same[0]], question)
             for same in names.values()

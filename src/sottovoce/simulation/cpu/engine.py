@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import compute_gram
-from sottovoce.simulation.cpu.cache import drop_stale
+from sottovoce.simulation.cpu.cache import drop_stale, mark_loaded
 from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.philox import Roster
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_users
@@ -89,4 +89,5 @@ class CpuEngine(LocalEngine):
         min_people = USERS_PER_BLOCK * (settings.epochs // settings.turns)
         with use_threads(self.threads):
             run_in_threads(len(people), run_block, max(min_people, min(per_call, 1024)))
+        mark_loaded(self.mechanism.name, run_epoch)
         return ReportSums(sums.sum(axis=0, dtype=np.int64), int(crowds.sum()) * settings.reports)

@@ -55,6 +55,8 @@ def measure_scores(
     hidden: Histories,
     metrics: Sequence[str] = DEFAULT_METRICS,
     negatives: Int32 | None = None,
+    *,
+    may_repeat: bool = False,
 ) -> Evaluation:
     """Measure a model that scores all items.
 
@@ -65,22 +67,36 @@ def measure_scores(
         metrics: Names such as "ndcg@100".
         negatives: Items that the hidden items of each person are ranked with, as `sample_negatives`
             draws them; None: all other items. Lists are always made from the whole catalogue.
+        may_repeat: Whether people are also ranked and shown what they have.
     """
     parsed = [Metric.from_name(name) for name in metrics]
     length = max((metric.cutoff for metric in parsed if metric.kind in LIST_METRICS), default=0)
-    ranks, lists = rank_and_list(scorer, histories, hidden, length, negatives)
-    return summarize(parsed, ranks, lists, histories, hidden, negatives)
+    left_out = make_empty_histories(histories) if may_repeat else histories
+    ranks, lists = rank_and_list(scorer, left_out, hidden, length, negatives)
+    return summarize(parsed, ranks, lists, histories, hidden, negatives, may_repeat=may_repeat)
+
+
+def make_empty_histories(histories: Histories) -> Histories:
+    """Return histories of the same people without any item."""
+    no_items = histories.indices[:0]
+    return Histories(np.zeros_like(histories.indptr), no_items, histories.n_items)
 
 
 def measure_lists(
-    lists: Int32, histories: Histories, hidden: Histories, metrics: Sequence[str] = DEFAULT_METRICS
+    lists: Int32,
+    histories: Histories,
+    hidden: Histories,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    may_repeat: bool = False,
 ) -> Evaluation:
     """Measure lists, N x length, best first; lists with fewer items are filled up with -1."""
     parsed = [Metric.from_name(name) for name in metrics]
     is_hidden = lists[hidden.users_of_entries()] == hidden.indices[:, None]
     # A hidden item that is not in its person's list is ranked below all items.
     better = np.where(is_hidden.any(axis=1), is_hidden.argmax(axis=1), histories.n_items)
-    return summarize(parsed, Ranks(better, np.zeros_like(better)), lists, histories, hidden, None)
+    ranks = Ranks(better, np.zeros_like(better))
+    return summarize(parsed, ranks, lists, histories, hidden, None, may_repeat=may_repeat)
 
 
 def summarize(
@@ -90,6 +106,8 @@ def summarize(
     histories: Histories,
     hidden: Histories,
     negatives: Int32 | None,
+    *,
+    may_repeat: bool,
 ) -> Evaluation:
     """Return metrics of ranks and lists."""
     n_hidden, touched = np.diff(hidden.indptr), histories.popularity()
@@ -106,7 +124,8 @@ def summarize(
         result[name] = compute_mean(result.by_person[name])
     if negatives is None:
         # Hidden items are no negatives of each other.
-        n_negatives = histories.n_items - np.diff(histories.indptr) - n_hidden
+        n_own = 0 if may_repeat else np.diff(histories.indptr)
+        n_negatives = histories.n_items - n_own - n_hidden
     else:
         n_negatives = (negatives >= 0).sum(axis=1)
     result[NEGATIVES_METRIC] = compute_mean(n_negatives[people].astype(np.float64))
