@@ -36,6 +36,7 @@ from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import DATABASE_FILE
 from sottovoce.server import Keys, ServerStore, build_app
 from sottovoce.server.administration import go_beyond
+from sottovoce.server.schema import SCHEMA_VERSION
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.service.heartbeat import Heartbeat
@@ -633,7 +634,7 @@ def set_later_schema(system: System) -> None:
 
 def set_current_schema(system: System) -> None:
     with closing(sqlite3.connect(system.database)) as db, db:
-        db.execute("UPDATE schema_version SET version = 1")
+        db.execute(f"UPDATE schema_version SET version = {SCHEMA_VERSION}")
     system.restart_server()
 
 

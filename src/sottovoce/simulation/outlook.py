@@ -244,8 +244,8 @@ def make_names_outlook(
     """
     if newcomers > public_numbers.people:
         raise SettingsError(
-            f"{newcomers:,} newcomers are more than the {public_numbers.people:,} people of a "
-            "week, although newcomers are among them: count all who visit in a week as people"
+            f"there are {newcomers:,} newcomers, but only {public_numbers.people:,} people in a "
+            "week: count newcomers among the people"
         )
 
     def make_plan(people: int, epochs: int | None) -> Settings:
