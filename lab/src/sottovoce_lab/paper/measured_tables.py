@@ -328,7 +328,7 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
         {
             f"{learn}: {budget:,}": {"learn": learn, "budget": str(budget)}
             for learn in ("names", "taste")
-            for budget in (50, 100, 200, 500, 2_000)
+            for budget in (10, 50, 200, 500, 2_000)
         },
         means_only=True,
         metric="hr@10",
