@@ -1,12 +1,10 @@
-"""Tests of the law: its fit, its inverse, and its check on other populations."""
+"""Tests of the law: its fit, and its check on other populations."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import FULL, list_cells_of
@@ -73,16 +71,6 @@ def test_fit_needs_as_many_points_as_numbers() -> None:
         Law.fit([Measurement(1.0, 1.0, 0.5)] * 7)
 
 
-@given(st.floats(0.69, 0.88), st.sampled_from([2e4, 1e6, 1e9]))
-def test_found_signal_is_the_least(quality: float, reports: float) -> None:
-    signal = TRUE_LAW.find_signal(quality, reports)
-    if signal is None:
-        assert TRUE_LAW.predict_quality(1e15, reports) < quality
-    else:
-        assert TRUE_LAW.predict_quality(signal, reports) >= quality
-        assert TRUE_LAW.predict_quality(0.999 * signal, reports) < quality
-
-
 def test_checked_populations_and_budgets_were_not_fitted() -> None:
     cells = list_cells_of(LawExperiment, replace(Grid.from_about(FULL), max_people=10**9))
     trained = [cell for cell in cells if cell.method == "loudest"]
@@ -104,10 +92,8 @@ def test_checked_populations_and_budgets_were_not_fitted() -> None:
 
 def test_tables_of_results_that_obey_the_law(tmp_path: Path) -> None:
     grid, store = fill_store(tmp_path)
-    checks, budgets = LawExperiment(grid, store).build_tables()
+    (checks,) = LawExperiment(grid, store).build_tables()
     assert f"in {len(checks.rows)} of {len(checks.rows)} cells" in checks.notes[1]
-    epsilons = [row[1] for row in budgets.rows if row[1] != "not reached"]
-    assert epsilons == sorted(epsilons, key=float, reverse=True), "more people need less"
     figure = Figure()
     LawExperiment(grid, store).draw(figure)
     assert figure.axes[0].get_xlabel() == "people"
@@ -115,7 +101,7 @@ def test_tables_of_results_that_obey_the_law(tmp_path: Path) -> None:
 
 def test_table_of_results_that_break_the_law(tmp_path: Path) -> None:
     grid, store = fill_store(tmp_path, error=-0.02)
-    checks, _ = LawExperiment(grid, store).build_tables()
+    (checks,) = LawExperiment(grid, store).build_tables()
     large = sum(int(row[0].replace(",", "")) > 1_000_000 for row in checks.rows)
     assert f"in {len(checks.rows) - large} of {len(checks.rows)} cells" in checks.notes[1]
 

@@ -16,9 +16,8 @@ from sottovoce.training.settings import Settings
 DEFAULT_ROW_LIMIT = 1.0
 
 # The typical row length is this quantile of the lengths of rows that are not zero, times
-# max(FULL_MEMORY_EPOCHS / memory, 1). Both numbers were chosen with seeds from 1000 on: a median
-# instead of this quantile, or fewer epochs, cost small crowds up to 0.15 of HR@10, while limits
-# that allow longer rows let attackers pass (lab/docs/report.md).
+# max(FULL_MEMORY_EPOCHS / memory, 1). Both numbers were chosen with seeds from 1000 on: smaller
+# ones make the lists of small crowds worse, larger ones let attackers pass.
 ROW_LENGTH_QUANTILE = 0.75
 FULL_MEMORY_EPOCHS = 20
 

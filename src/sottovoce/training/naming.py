@@ -28,7 +28,7 @@ DEFAULT_NAMING_EPOCHS = 20
 DAYS_PER_WEEK = 7
 # The half-life of names, in epochs, by the smallest number of reports in an epoch. With fewer
 # reports in an epoch, earlier epochs must count more. Chosen on Netflix data replayed by date, with
-# seeds 1003 and 1004 (lab/docs/report.md).
+# seeds 1003 and 1004.
 HALF_LIVES = ((300.0, 0.5), (100.0, 1.0), (0.0, 2.0))
 # Reports that an epoch should have, and the fewest that are worth a training. In a prototype on
 # Netflix data replayed by date, HR@10 of the whole catalogue was 0.107 with 1,000 reports and 0.055
@@ -132,8 +132,8 @@ def choose_naming_epochs(people: int, newcomers: int, epoch_days: int) -> int:
     20
     """
     # A device of somebody who has left would name an item of long ago, and a page would not report.
-    # In replays by date (lab/docs/report.md), spreading over more epochs than people stay makes
-    # lists of news less than half as good.
+    # In replays by date, spreading over more epochs than people stay makes lists of news less than
+    # half as good.
     if not newcomers:
         return DEFAULT_NAMING_EPOCHS
     stay_days = (people / newcomers - 1) * DAYS_PER_WEEK

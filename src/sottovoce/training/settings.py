@@ -280,7 +280,7 @@ class Settings:
         """Return a copy for a training without an end, with a half-life of 0.2 T."""
         # With a half-life of 0.7 T, the model would remember T epochs. But tastes change, so a
         # shorter memory is better although it has more noise. The factor 0.2 was chosen on Netflix
-        # data replayed by date, with seed 1000 (lab/docs/report.md).
+        # data replayed by date, with seed 1000.
         return replace(self, half_life=float(max(round(0.2 * self.epochs), 1)))
 
     def estimate_crowd(self, people: int) -> int:

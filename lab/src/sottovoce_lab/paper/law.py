@@ -32,8 +32,6 @@ LOG_FEW_RANGE = (0.0, 15.0)
 POWER_RANGE = (0.3, 3.0)
 # The fit starts at least this far from the ends of all ranges.
 START_MARGIN = 1e-6
-# `Law.find_signal` stops when its error of ln z is at most this.
-LOG_SIGNAL_PRECISION = 1e-6
 
 
 @dataclass(frozen=True)
@@ -97,19 +95,6 @@ class Law:
         knots, heights = np.array(self.knots), np.array(self.heights)
         args = (knots, heights, self.few, self.power, np.array(at), np.array(reports))
         return float(_evaluate(*args))
-
-    def find_signal(self, quality: float, reports: float = inf) -> float | None:
-        """Return the least signal that gives a quality, or None if no measured signal gives it."""
-        low, high = self.knots[0], self.knots[-1]
-        if self.predict_quality(exp(high), reports) < quality:
-            return None
-        while high - low > LOG_SIGNAL_PRECISION:
-            middle = (low + high) / 2
-            if self.predict_quality(exp(middle), reports) < quality:
-                low = middle
-            else:
-                high = middle
-        return exp(high)
 
     def compute_loss(self, reports: float) -> float:
         """Return the number by which z is divided with this many reports in all."""

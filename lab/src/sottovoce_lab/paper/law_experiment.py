@@ -53,8 +53,6 @@ MIN_PEOPLE_DRAWN = 10_000_000
 # Points of the picture's grid.
 PEOPLE_STEPS = 150
 EPSILON_STEPS = 140
-# Distance of the epsilons that are tried in the search for the least one.
-EPSILON_STEP = 0.05
 LAW_NOTE = (
     f"z = people x reports x gain^2 / items, {MIN_SIGNAL:g} or more, and at least "
     f"{MIN_REPORTS_PER_ITEM} reports for each item. {FITTED_NUMBERS} numbers are fitted on splits "
@@ -100,9 +98,8 @@ class LawExperiment(Experiment):
         return [*fitted, *self.grid.list_cells([*checked, *self._build_levels().values()])]
 
     def build_tables(self) -> list[Table]:
-        """Build the table of checks, and that of the budgets that reach each level."""
-        law = self._fit()
-        return [self._build_checks(law), self._build_budgets(law)]
+        """Build the table of checks."""
+        return [self._build_checks(self._fit())]
 
     def draw(self, figure: Figure) -> None:
         """Draw the law in the range that was measured, and the measurements."""
@@ -273,45 +270,3 @@ class LawExperiment(Experiment):
             f"{min_reports:,}."
         )
         return [how_close, numbers]
-
-    def _build_budgets(self, law: Law | None) -> Table:
-        """Build the table of the least epsilons of one report that reach each level, by the law."""
-        levels = {
-            label: self.reader.read_interval(family)
-            for label, family in self._build_levels().items()
-        }
-        targets = {
-            label: None if level is None else _get_target(label, level)
-            for label, level in levels.items()
-        }
-        rows, records = [], []
-        populations = (*self.grid.fitted_people, *self.grid.checked_people)
-        min_people = MIN_REPORTS_PER_ITEM * self.grid.about.items
-        for people in sorted(n for n in populations if n >= min_people):
-            row = [f"{people:,}"]
-            for label, target in targets.items():
-                if law is None or target is None:
-                    row.append(NO_VALUE)
-                    continue
-                epsilon = self._find_min_epsilon(law, people, target)
-                records.append({"people": people, "level": label, "epsilon": epsilon})
-                row.append("not reached" if epsilon is None else f"{epsilon:.2f}")
-            rows.append(tuple(row))
-        title = f"{self.title}: the epsilon of one report in a lifetime that is enough"
-        target_texts = ", ".join(
-            f"{label} {NO_VALUE if target is None else format(target, '.4f')}"
-            for label, target in targets.items()
-        )
-        headings = ("people", *levels)
-        notes = [f"HR@10: {target_texts}."]
-        return Table(f"{self.name}-budgets", title, headings, rows, records, notes)
-
-    def _find_min_epsilon(self, law: Law, people: int, target: float) -> float | None:
-        """Return the least epsilon in the fitted range that reaches a quality, or None."""
-        z = law.find_signal(target, people)
-        if z is None:
-            return None
-        for epsilon in np.arange(EPSILON_STEP, max(EPSILONS["fitted"]), EPSILON_STEP):
-            if self._compute_signal(people, float(epsilon), 1) >= z:
-                return float(epsilon)
-        return None

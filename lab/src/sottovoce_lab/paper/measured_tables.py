@@ -18,7 +18,7 @@ from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select
 from sottovoce_lab.paper.frontier import NAME_COUNTING, TARGET_QUALITIES, VIEWS
 from sottovoce_lab.paper.grid import Grid
 from sottovoce_lab.paper.main_table import MAX_CENTRAL_EPSILON, METRIC_LABELS
-from sottovoce_lab.paper.poisoning.experiment import ATTACKER_SHARES, DEFENCE_LABELS
+from sottovoce_lab.paper.poisoning.experiment import ATTACKER_SHARES
 from sottovoce_lab.paper.tables import (
     METHOD_LABELS,
     NO_VALUE,
@@ -106,7 +106,8 @@ class Pivot:
 def _format_key(text: str) -> str:
     """Return a number with thousands separated, and a label as the report calls it."""
     try:
-        return f"{float(text):,g}"
+        number = float(text)
+        return f"{number:,.0f}" if number.is_integer() else f"{number:,g}"
     except ValueError:
         for part, label in REPORT_LABELS.items():
             text = text.replace(part, label)
@@ -302,7 +303,7 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
             "reports in a life": lambda row: (
                 "1" if row["reports"] == "1" else f"{row['reports']} x {Grid.epochs}"
             ),
-            "z": lambda row: f"{float(row['signal']):,.3g}",
+            "z": lambda row: _format_key(f"{float(row['signal']):.3g}"),
             "HR@10": lambda row: format_interval(
                 Interval.from_values([float(value) for value in row["values"].split()])
             ),
@@ -314,10 +315,10 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
         ("poisoning.csv",),
         ("pushed", "attacker"),
         {
-            f"defence {label}: {share:.1%}": {
+            f"{label}: {100 * share:g}%": {
                 "metric": "exposure@10", "defended": str(defended), "share": str(share),
             }
-            for defended, label in DEFENCE_LABELS.items()
+            for defended, label in ((False, "undefended"), (True, "defended"))
             for share in (0.0, *ATTACKER_SHARES)
         },
     ),
@@ -327,7 +328,7 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
         {
             f"{learn}: {budget:,}": {"learn": learn, "budget": str(budget)}
             for learn in ("names", "taste")
-            for budget in (50, 100, 200, 500, 2_000)
+            for budget in (10, 50, 200, 500, 2_000)
         },
         means_only=True,
         metric="hr@10",
