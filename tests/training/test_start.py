@@ -50,9 +50,9 @@ def test_additional_factors_begin_as_noise_and_only_for_items_of_the_start() -> 
     start = learn_start(make_table(), factors=8)
     settings = Settings.preset("loudest", factors=12, rotate=False)
     V = make_items_from_start(settings, start)
-    alone = make_items_from_start(settings.copy_with(factors=8), start)
-    assert np.array_equal(V[:, :8], alone)
-    assert 0 < np.abs(V[:20, 8:]).max() < 1e-3 * np.abs(alone).max()
+    own_columns = make_items_from_start(settings.copy_with(factors=8), start)
+    assert np.array_equal(V[:, :8], own_columns)
+    assert 0 < np.abs(V[:20, 8:]).max() < 1e-3 * np.abs(own_columns).max()
     assert not V[20:].any()
 
 
