@@ -131,7 +131,7 @@ def parse_publication(body: bytes) -> list[str]:
             consent == CONSENT_WORD
             and isinstance(articles, list)
             and 0 < len(articles) <= MAX_PUBLISHED_ARTICLES
-            and all(isinstance(article, str) and article for article in articles)
+            and all(isinstance(name, str) and name and name.isprintable() for name in articles)
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         is_valid = False
@@ -158,7 +158,7 @@ def build_shop(
     Args:
         backend: The backend.
         page: HTML of the page.
-        origins: Sites whose pages may ask for attestations.
+        origins: Sites whose pages may ask for attestations and publish.
         volunteers: The table of what volunteers publish.
         clock: Returns Unix seconds.
     """
@@ -172,7 +172,7 @@ def build_shop(
         return Response(attestation, media_type=BINARY_TYPE, headers={"Cache-Control": "no-store"})
 
     async def publish(request: Request) -> Response:
-        # A form of another site cannot send this type, and a script there is not allowed to.
+        # A form of another site cannot send this type, and scripts only of the sites in `origins`.
         if request.headers.get("content-type") != "application/json":
             return Response("send JSON\n", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         body = b""

@@ -32,8 +32,6 @@ from sottovoce_lab.replay.rivals import FROZEN_NAME, MODEL_NAME, PLAIN_SUFFIX
 # The data sets of the main table, and those of them for which the report shows what reports add.
 MAIN_DATA = ("netflix-75k", "netflix-fresh-40k", "ml-1m")
 ADDS_DATA = ("netflix-75k", "netflix-fresh-40k")
-# Metrics of the tables of public starts.
-START_METRICS = ("hr@10", "hr@10 all", "ndcg@100 all")
 # The data sets of replays.
 REPLAY_DATA = ("netflix-75k", "online-retail")
 # Models of a replay that depend on its plan; the others are baselines.
@@ -275,10 +273,7 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
         name: Pivot(
             (f"{name}.csv",),
             keys,
-            {
-                label: {"metric": metric}
-                for metric, label in METRIC_LABELS.items() if metric in START_METRICS
-            },
+            {label: {"metric": metric} for metric, label in METRIC_LABELS.items()},
         )
         for name, keys in (
             ("start", ("data", "people", "lists", "budget")), ("volunteers", ("lists", "budget")),
