@@ -357,7 +357,9 @@ def test_in_the_toy_shop_any_name_has_an_account(
 
     Volunteers also publish what they looked at, and nothing of it leaves before they confirm.
     """
-    options = ("--epoch-seconds", 40, "--min-clients", 1, "--people", 2000, "--budget", 50)
+    options: tuple[object, ...] = ("--epoch-seconds", 40, "--min-clients", 1, "--people", 2000)
+    # With few epochs, everybody takes part in each.
+    options += ("--budget", 50, "--epochs", 4)
     with run_up(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
         (address,) = re.findall(r"can log in: (\S+)", text)
         visitor = shopper(address)
