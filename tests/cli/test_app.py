@@ -179,7 +179,7 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
         ("proxy run --config x.toml", "starlette", "proxy"),
         ("server catalogue update --config x.toml new.csv", "sqlalchemy", "server"),
         ("simulate --plot x.png", "matplotlib", "plot"), ("simulate --engine ray", "ray", "ray"),
-        ("simulate --engine cuda", "cupy", "cuda"),
+        ("simulate --preset paper --engine cuda", "cupy", "cuda"),
     ], 4),
 )  # fmt: skip
 def test_error_of_a_missing_package_names_its_extra(command: str, package: str, extra: str) -> None:

@@ -33,6 +33,22 @@ class Shopper:
         self._page.fill("input", name)
         self._page.keyboard.press("Tab")
 
+    def look_at_first_article(self) -> str:
+        """Look at an article of the toy shop, and return its id."""
+        article = self._page.locator("button[value]").first
+        article.click()
+        return article.get_attribute("value") or ""
+
+    def publish(self, *, confirm: bool) -> None:
+        """Press the toy shop's button for volunteers, and confirm the question or not."""
+        with self._page.expect_event("dialog") as dialog:
+            answer = "accept" if confirm else "dismiss"
+            self._page.once("dialog", lambda dialog: getattr(dialog, answer)())
+            self._page.locator("#publish").click()
+        assert "Anybody may read it, for ever" in dialog.value.message
+        if confirm:
+            self._page.locator("#published:has-text('Published under')").wait_for()
+
     def come_back(self, seconds: float) -> None:
         """Stay for a while, then load the page again."""
         self._page.wait_for_timeout(1000 * seconds)

@@ -23,6 +23,7 @@ from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.setup import get_proxy_config, get_server_config
+from sottovoce.sandbox.shop import VOLUNTEERS_FILE
 from sottovoce.sandbox.swarm import sync_client
 from sottovoce.server import Keys, ServerSettings, ServerStore
 from sottovoce.service.toml import read_settings
@@ -352,11 +353,26 @@ def test_compose_sets_up_and_runs_a_system(tmp_path: Path) -> None:
 def test_in_the_toy_shop_any_name_has_an_account(
     tmp_path: Path, shopper: Callable[[str], Shopper]
 ) -> None:
-    """Fetch a token in one visit and spend it in a later one, with one browser only."""
-    options = ("--epoch-seconds", 40, "--min-clients", 1, "--people", 2000, "--budget", 50)
+    """Fetch a token in one visit and spend it in a later one, with one browser only.
+
+    Volunteers also publish what they looked at, and nothing of it leaves before they confirm.
+    """
+    options: tuple[object, ...] = ("--epoch-seconds", 40, "--min-clients", 1, "--people", 2000)
+    # With few epochs, everybody takes part in each.
+    options += ("--budget", 50, "--epochs", 4)
     with run_up(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
         (address,) = re.findall(r"can log in: (\S+)", text)
         visitor = shopper(address)
+        article = visitor.look_at_first_article()
+        visitor.publish(confirm=False)
+        server = tmp_path / "here" / "server"
+        published = server / VOLUNTEERS_FILE
+        assert not published.exists()
+        visitor.publish(confirm=True)
+        assert [row.split(",")[1] for row in published.read_text().split()] == ["item", article]
+        start = (published, "--catalogue", server / "catalogue.json", "--licence", "published")
+        out = ("--out", tmp_path / "start.safetensors")
+        subprocess.run(command("start", *start, *out), check=True, timeout=60)
         visitor.log_in("ann")
         visitor.press("yes")
         config = ("--config", str(tmp_path / "here" / "server" / "server.toml"))

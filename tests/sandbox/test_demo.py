@@ -8,7 +8,7 @@ import pytest
 
 from sottovoce.client.recommending import build_wide_model, list_recommendations
 from sottovoce.data import load, synthetic_people
-from sottovoce.data.synthetic import generate_people
+from sottovoce.data.synthetic import SYNTHETIC, generate_people
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import Catalogue, Release, SignedManifest, Terms
 from sottovoce.protocol.panel import Panel, Panellist
@@ -197,6 +197,18 @@ def test_lists_are_better_than_genres_and_popularity_before_and_after_reports(
     quality = measure_on_panel(build_wide_model(release), demo.panel)
     assert quality > measure_on_panel(build_wide_model(release, tags_only=True), demo.panel) + 0.1
     assert quality > (measure_popularity_on_panel(demo.panel, release.catalogue.tags) or 1.0)
+
+
+def test_reports_make_the_lists_of_the_start_better(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The panel of the page is too small for this difference.
+    monkeypatch.setattr("sottovoce.sandbox.setup.PANEL_PEOPLE", 2_000)
+    plan = DemoPlan()
+    panel = make_invented_panel(f"{SYNTHETIC}:M={plan.films}", demo.catalogue, plan.sample)
+    assert panel is not None
+    first, last = (measure_on_panel(build_wide_model(demo.release(n)), panel) for n in (0, 5))
+    assert last > first + 0.01
 
 
 @pytest.mark.parametrize(("films", "ordered"), [(3, True), (8, False)])

@@ -1,5 +1,6 @@
-"""The backend of the toy shop, and those of the guide: all three sign alike."""
+"""The backends of the toy shop and of the guide, which sign alike, and what volunteers publish."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -7,8 +8,17 @@ from pathlib import Path
 
 import anyio
 
+from sottovoce.data import load
 from sottovoce.protocol.tokens import Attestation
-from sottovoce.sandbox.shop import Backend, build_shop
+from sottovoce.sandbox.shop import (
+    MAX_PUBLISHED_ARTICLES,
+    MAX_PUBLISHED_BYTES,
+    VOLUNTEERS_FILE,
+    Backend,
+    Volunteers,
+    build_shop,
+)
+from sottovoce.simulation.start import learn_table_start
 from tests.asgi import ask
 from tests.lacking import leave_out
 
@@ -25,8 +35,9 @@ def check(data: bytes, now: float = NOW) -> bytes:
     return attestation.pseudonym
 
 
-def test_shop_attests_a_name_and_refuses_a_request_without_one() -> None:
-    app = build_shop(BACKEND, "<h1>A toy shop</h1>", [], clock=lambda: NOW)
+def test_shop_attests_a_name_and_refuses_a_request_without_one(tmp_path: Path) -> None:
+    volunteers = Volunteers(tmp_path / VOLUNTEERS_FILE)
+    app = build_shop(BACKEND, "<h1>A toy shop</h1>", [], volunteers, clock=lambda: NOW)
 
     def post(authorization: str) -> tuple[int, bytes]:
         headers = [("authorization", authorization)] if authorization else []
@@ -42,6 +53,34 @@ def test_shop_attests_a_name_and_refuses_a_request_without_one() -> None:
         assert post(wrong)[0] == 401
     answer = anyio.run(lambda: ask(app, "GET", "/"))
     assert (answer.status, answer.body) == (200, b"<h1>A toy shop</h1>")
+
+
+def test_what_volunteers_publish_becomes_a_start(tmp_path: Path) -> None:
+    volunteers = Volunteers(tmp_path / VOLUNTEERS_FILE)
+    app = build_shop(BACKEND, "", [], volunteers)
+
+    def publish(body: bytes, kind: str = "application/json") -> int:
+        headers = [("content-type", kind)]
+        return anyio.run(lambda: ask(app, "POST", "/publish", body, headers)).status
+
+    def make_body(articles: object, consent: str = "public") -> bytes:
+        return json.dumps({"articles": articles, "consent": consent}).encode()
+
+    valid = make_body(["a", "b, c", "a"])
+    assert publish(valid, "text/plain") == 415
+    assert publish(valid.ljust(MAX_PUBLISHED_BYTES + 1)) == 413
+    too_many = ["a"] * (MAX_PUBLISHED_ARTICLES + 1)
+    wrong: list[object] = [[], "a", [1], [""], ["\ud800"], ["a\n"], too_many, None]
+    for body in (*map(make_body, wrong), make_body(["a"], "yes"), b"[]", b"[" * 99_999, b"\xff"):
+        assert publish(body) == 400, body[:30]
+    assert not volunteers.path.exists()
+    assert (publish(valid), publish(make_body(["b, c"]))) == (201, 201)
+    published = anyio.run(lambda: ask(app, "GET", "/publish")).body
+    assert published == volunteers.path.read_bytes()
+    data = load(str(volunteers.path))
+    start = learn_table_start(data, {"a": 0, "b, c": 1, "d": 2}, "volunteers", "public")
+    assert start.provenance.people == data.n_users == 2
+    assert start.V.any(axis=1).tolist() == [True, True, False]
 
 
 def test_backends_of_the_guide_sign_like_the_shop(tmp_path: Path) -> None:

@@ -87,6 +87,11 @@ def test_a_checkpoint_of_another_start_is_refused(tmp_path: Path) -> None:
 def test_a_plan_has_the_factors_of_the_start(mechanism: str) -> None:
     plan = plan_training(5_000, 300, start_factors=16, mechanism=mechanism, preset=mechanism)
     assert plan.factors == {"loudest": 16, "named": 17}[mechanism]
+    for budget, expected in ((10, (16, 1.0)), (50, (16, 1.0)), (500, (27, 1.69))):
+        large = plan_training(
+            75_040, 9_781, start_factors=16, mechanism="loudest", budget=Budget(local=budget)
+        )
+        assert (large.factors, large.alpha) == expected
     with pytest.raises(SettingsError, match="no budget should be spent"):
         plan_training(500, 3_000, start_factors=16, budget=Budget(local=10.0))
     with pytest.raises(SettingsError, match="public start"):

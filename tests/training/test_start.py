@@ -6,6 +6,7 @@ import pytest
 from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.errors import DataError
 from sottovoce.training import Settings, compute_next_items, make_items_from_start
+from sottovoce.training.items import compute_share_of_epoch
 from sottovoce.training.start import VECTORS_PER_BLOCK, learn_start, transpose
 
 N_ITEMS = 30
@@ -43,6 +44,38 @@ def test_a_transposed_table_lists_the_people_of_each_item() -> None:
 def test_a_table_without_an_item_of_the_catalogue_is_refused() -> None:
     with pytest.raises(DataError, match="at least one interaction"):
         learn_start(Histories.from_lists([[], []], 3))
+
+
+def test_additional_factors_begin_as_noise_and_only_for_items_of_the_start() -> None:
+    start = learn_start(make_table(), factors=8)
+    settings = Settings.preset("loudest", factors=12, rotate=False)
+    V = make_items_from_start(settings, start)
+    own_columns = make_items_from_start(settings.copy_with(factors=8), start)
+    assert np.array_equal(V[:, :8], own_columns)
+    assert 0 < np.abs(V[:20, 8:]).max() < 1e-3 * np.abs(own_columns).max()
+    assert not V[20:].any()
+
+
+def test_a_start_is_as_long_as_what_a_training_without_an_end_remembers() -> None:
+    start = learn_start(make_table(), factors=8)
+    # The number of epochs in the terms says nothing about the memory.
+    lengths = [
+        np.linalg.norm(make_items_from_start(Settings(factors=8, epochs=n, half_life=14), start))
+        for n in (1, 100)
+    ]
+    assert lengths[0] == pytest.approx(lengths[1])
+    # After more epochs than it remembers, the share of an epoch stays the same.
+    built = Settings(factors=8).build(N_ITEMS)
+    sums = np.zeros(built.n_sums, np.int64)
+    sums[:5] = 1_000
+    shares = [
+        compute_share_of_epoch(
+            built.estimate(sums, 5_000), 5_000, done, Settings(factors=8, epochs=1, half_life=14),
+            built,
+        )
+        for done in (1, 10, 1_000, 2_000)
+    ]  # fmt: skip
+    assert shares[0] > shares[1] > shares[2] == shares[3]
 
 
 def test_noise_does_not_move_a_start() -> None:

@@ -52,18 +52,19 @@ def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDA
     Args:
         settings: The training's settings, with the number of factors of the start; in a training of
             names one more, for the shares.
-        start: The item matrix of the start.
+        start: The item matrix of the start. If the settings have more factors, the additional ones
+            are those of a first matrix.
     """
     if settings.asks_for_names:
         shares = NameCounts.from_items(start).compute_shares()
         return np.concatenate([shares[:, None], set_start_length(start)], axis=1)
-    V = set_length(start, START_LENGTH * settings.rate * count_remembered_epochs(settings))
+    V = set_length(start, START_LENGTH * settings.rate * settings.memory)
+    if settings.factors > V.shape[1]:
+        first = make_first_items(settings, len(V))
+        first[:, : V.shape[1]] = V
+        first[~V.any(axis=1)] = 0
+        V = first
     return _prepare_release(V, settings, 0)
-
-
-def count_remembered_epochs(settings: Settings) -> float:
-    """Return the number of epochs whose reports a model has at the end of a training."""
-    return min(settings.memory, settings.epochs)
 
 
 def set_start_length(start: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -137,7 +138,7 @@ def compute_next_items(
     fade = settings.fade
     if has_start:
         share = compute_share_of_epoch(estimate, n_reports, epochs_done, settings, mechanism)
-        estimate *= share * count_remembered_epochs(settings)
+        estimate *= share * settings.memory
         fade = 1 - share
     else:
         estimate *= compute_step_weight(n_reports, settings.dummies)
@@ -217,7 +218,7 @@ def compute_share_of_epoch(
     signal = min(max(sum_squares(estimate) - noise, 0.0), START_LENGTH**2)
     # The squared error of the start, relative to that of the epoch.
     weight = START_ERROR * signal / noise
-    return weight / (1 + min(epochs_done, count_remembered_epochs(settings)) * weight)
+    return weight / (1 + min(epochs_done, settings.memory) * weight)
 
 
 def compute_step_weight(reports: int, dummies: int) -> float:

@@ -270,6 +270,26 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
         )
         for data in REPLAY_DATA
     },
+    **{
+        name: Pivot(
+            (f"{name}.csv",),
+            keys,
+            {label: {"metric": metric} for metric, label in METRIC_LABELS.items()},
+        )
+        for name, keys in (
+            ("start", ("data", "people", "lists", "budget")), ("volunteers", ("lists", "budget")),
+        )
+    },
+    "replay-start": Pivot(
+        ("replay-start.csv",),
+        ("model", "budget"),
+        {
+            "HR@10 all": {"metric": "hr@10"},
+            "NDCG@100 all": {"metric": "ndcg@100"},
+            "HR@10 of 100": {"metric": "hr@10 sampled"},
+            "of ten, off the chart": {"metric": "off chart@10"},
+        },
+    ),
     "libraries": Listing(
         ("libraries.csv",),
         {
