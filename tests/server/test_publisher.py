@@ -426,8 +426,9 @@ def test_a_new_model_begins_with_the_start_in_the_settings(
     manifest = world.get_signed().manifest
     assert (manifest.start, manifest.reports_behind) == (make_start().provenance, 0)
     begin_training(world.store, settings, random_start=True)
-    with pytest.raises(SettingsError, match=r"training\.factors must be 2"):
-        world.add_worker(training=replace(TRAINING, factors=3)).server.prepare()
+    with pytest.raises(SettingsError, match=r"training\.factors must be at least 2"):
+        world.add_worker(training=replace(TRAINING, factors=1)).server.prepare()
+    world.add_worker(training=replace(TRAINING, factors=3)).server.prepare()
     cancel_training(world.store)
     begin_training(world.store, world.settings, random_start=True)
     world.run_epoch()
@@ -445,7 +446,7 @@ def test_a_start_that_does_not_fit_is_refused_and_one_without_items_is_gone(
             *(DataError, "none of the 20 items"),
             replace(start, item_ids=tuple(f"other-{item}" for item in start.item_ids)),
         ),
-        (SettingsError, r"training\.factors must be 5", make_start(factors=5)),
+        (SettingsError, r"training\.factors must be at least 5", make_start(factors=5)),
         (
             *(SettingsError, "control character"),
             replace(start, provenance=replace(start.provenance, name="\x1b[31m")),

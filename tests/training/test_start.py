@@ -5,7 +5,13 @@ import pytest
 
 from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.errors import DataError
-from sottovoce.training import Settings, compute_next_items, make_items_from_start
+from sottovoce.training import (
+    Budget,
+    Settings,
+    compute_next_items,
+    make_items_from_start,
+    plan_training,
+)
 from sottovoce.training.items import compute_share_of_epoch
 from sottovoce.training.start import VECTORS_PER_BLOCK, learn_start, transpose
 
@@ -54,6 +60,14 @@ def test_additional_factors_begin_as_noise_and_only_for_items_of_the_start() -> 
     assert np.array_equal(V[:, :8], own_columns)
     assert 0 < np.abs(V[:20, 8:]).max() < 1e-3 * np.abs(own_columns).max()
     assert not V[20:].any()
+
+
+@pytest.mark.parametrize(("start_factors", "budget"), [(8, 10), (16, 10), (16, 500), (32, 500)])
+def test_a_plan_has_room_for_all_factors_of_its_start(start_factors: int, budget: float) -> None:
+    options = {"budget": Budget(budget), "mechanism": "loudest"}
+    planned = plan_training(75_000, 9_800, history=200, **options).factors
+    plan = plan_training(75_000, 9_800, history=200, start_factors=start_factors, **options)
+    assert plan.factors == (max(planned, start_factors) if planned > 16 else start_factors)
 
 
 def test_a_start_is_as_long_as_what_a_training_without_an_end_remembers() -> None:

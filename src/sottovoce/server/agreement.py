@@ -104,11 +104,14 @@ def _check_start(start: Start, settings: Settings) -> None:
             f"{settings.mechanism}",
             setting="training.mechanism",
         )
-    # In a training of names, the first column has the shares.
+    # In a training of names, the first column has the shares. In a training of taste, factors
+    # beyond those of the start learn from reports alone.
     factors = start.V.shape[1] + settings.asks_for_names
-    if settings.factors != factors:
+    if settings.factors < factors or (settings.asks_for_names and settings.factors > factors):
+        least = "" if settings.asks_for_names else " at least"
         raise SettingsError(
-            f"training.factors must be {factors}, which the start needs, not {settings.factors}",
+            f"training.factors must be{least} {factors}, which the start needs, not "
+            f"{settings.factors}",
             setting="training.factors",
         )
 

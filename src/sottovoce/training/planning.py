@@ -305,7 +305,8 @@ def _fit_model(
     planned = _choose_factors(signal, settings.epochs, public)
     if public.start_factors:
         # Factors beyond the usual ones of a start learn from reports alone.
-        factors = planned if planned > START_FACTORS else public.start_factors
+        more = planned if planned > START_FACTORS else 0
+        factors = max(public.start_factors, more)
         alpha = max(factors / FACTORS_PER_ALPHA_WITH_START, MIN_PLANNED_ALPHA)
     else:
         factors = fixed.get("factors") or planned
