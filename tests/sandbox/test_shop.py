@@ -70,7 +70,7 @@ def test_what_volunteers_publish_becomes_a_start(tmp_path: Path) -> None:
     assert publish(valid, "text/plain") == 415
     assert publish(valid.ljust(MAX_PUBLISHED_BYTES + 1)) == 413
     too_many = ["a"] * (MAX_PUBLISHED_ARTICLES + 1)
-    wrong: list[object] = [[], "a", [1], [""], ["\ud800"], ["a\n"], too_many, None]
+    wrong: list[object] = [[], "a", [1], [""], ["\ud800"], ["a\n"], ["=1"], too_many, None]
     for body in (*map(make_body, wrong), make_body(["a"], "yes"), b"[]", b"[" * 99_999, b"\xff"):
         assert publish(body) == 400, body[:30]
     assert not volunteers.path.exists()

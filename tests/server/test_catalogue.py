@@ -40,6 +40,8 @@ def test_a_catalogue_of_other_items_begins_like_a_first_one(
     V = world.load_model()
     assert len(V) == 30
     assert V.any(axis=1).all()
+    # Lists must not use a random model.
+    assert not world.get_signed().manifest.has_model
 
 
 def test_a_changed_catalogue_is_signed_for_lists_at_the_next_tick(world: World) -> None:

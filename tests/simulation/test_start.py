@@ -1,5 +1,6 @@
 """Public starts in a simulation: their files, their tables, and what they give."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,13 @@ from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.simulation import FederatedMF, Simulation, simulate
 from sottovoce.simulation.inputs import Labels
-from sottovoce.simulation.start import encode_start, make_start, read_start, select_before
+from sottovoce.simulation.start import (
+    encode_start,
+    learn_table_start,
+    make_start,
+    read_start,
+    select_before,
+)
 from sottovoce.simulation.training import TrainingLog, start_training
 from sottovoce.training import Budget, Settings, plan_training
 from sottovoce.training.start import Provenance, Start
@@ -53,6 +60,34 @@ def test_a_model_trains_from_a_table_and_from_a_file(tmp_path: Path) -> None:
     for size in (0, 7, 60, -1):
         with pytest.raises(CheckpointError):
             Start.decode(file.read_bytes()[:size])
+
+
+def test_a_file_with_wrong_values_is_refused(tmp_path: Path) -> None:
+    provenance = Provenance("t", 1, None, "CC0")
+    good = Start(np.ones((2, 3), np.float32), ("1", "2"), provenance)
+    raw, size = encode_start(good), int.from_bytes(encode_start(good)[:8], "little")
+    header = raw[8 : 8 + size].replace(b'"shape":[2,3]', b'"shape":[2]')
+    broken = [
+        len(header).to_bytes(8, "little") + header + raw[8 + size :],
+        encode_start(replace(good, V=good.V[:0], item_ids=())),
+        encode_start(replace(good, V=good.V * np.float32(np.nan))),
+        encode_start(replace(good, item_ids=("1", "1"))),
+        encode_start(replace(good, provenance=replace(provenance, name="\x1b[2J"))),
+        encode_start(replace(good, provenance=replace(provenance, people=0))),
+    ]
+    file = tmp_path / "start.safetensors"
+    for content in broken:
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError):
+            read_start(file)
+
+
+def test_times_that_are_not_in_seconds_are_refused() -> None:
+    histories = Histories.from_lists([[0, 1]], 2)
+    milliseconds = np.array([1_700_000_000_000, 5])
+    data = Interactions("t", histories, np.arange(1), np.arange(2), milliseconds)
+    with pytest.raises(DataError, match="Unix seconds"):
+        learn_table_start(data, {"0": 0, "1": 1}, "t", "CC0")
 
 
 def test_rows_of_a_start_follow_the_ids() -> None:

@@ -52,7 +52,7 @@ from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.engines import AUTO_ENGINE
 from sottovoce.simulation.evaluation.metrics import PAPER_METRICS, Interval
 from sottovoce.simulation.inputs import Labels
-from sottovoce.simulation.start import START_SUFFIX, make_start
+from sottovoce.simulation.start import START_SUFFIX, format_date, make_start, read_start
 from sottovoce.training import DEFAULT_PRESET, Settings, plan_training
 
 # Metric that progress bars and pictures show.
@@ -236,18 +236,22 @@ class EpochBar(output.CountBar):
 def _load_start(source: str, data: Interactions | Shards) -> NDArray[np.float32]:
     """Return the item matrix of a start for the items of a data set, whose people are tested.
 
-    Only interactions before the last day of the data set are used, if both have times.
+    Only interactions before the last day of the data set are used, if both have times; a file cannot
+    be cut.
 
     Args:
         source: A file of `sottovoce start`, or public interactions as for `--data`.
         data: The data set.
     """
-    if source.endswith(START_SUFFIX):
-        return make_start(source, Labels(data.item_ids))
     before = None
     times = data.timestamps if isinstance(data, Interactions) else None
     if times is not None:
         before = int(times.max()) // SECONDS_PER_DAY * SECONDS_PER_DAY
+    if source.endswith(START_SUFFIX):
+        last_date = read_start(Path(source)).provenance.last_date
+        if before is None or last_date is None or last_date >= format_date(before, data.name):
+            output.print_note("The start may be younger than what is tested.")
+        return make_start(source, Labels(data.item_ids))
     table = load(source)
     if before is None or table.timestamps is None:
         output.print_note(

@@ -47,6 +47,8 @@ CONSENT_WORD = "public"
 # Largest number of articles and of bytes of one publication.
 MAX_PUBLISHED_ARTICLES = 1_000
 MAX_PUBLISHED_BYTES = 100_000
+# First characters of a formula in a spreadsheet, which somebody may open the table with.
+FORMULA_CHARACTERS = ("=", "+", "-", "@")
 # Seconds for which an attestation is valid. They are few, because a device uses it at once.
 ATTESTATION_SECONDS = 300
 
@@ -132,6 +134,7 @@ def parse_publication(body: bytes) -> list[str]:
             and isinstance(articles, list)
             and 0 < len(articles) <= MAX_PUBLISHED_ARTICLES
             and all(isinstance(name, str) and name and name.isprintable() for name in articles)
+            and not any(name.startswith(FORMULA_CHARACTERS) for name in articles)
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         is_valid = False

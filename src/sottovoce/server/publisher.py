@@ -299,8 +299,10 @@ class Publisher:
                 model, progress = model.inherit(settings), TrainingProgress(0, progress.reports)
         # A matrix of zeros means that no earlier item is left. Training cannot start from it,
         # because every user vector would be zero, so no direction would stand out in a gradient.
+        # The new model has nobody's reports, so lists must not use it if it is random.
         if not model.V.any():
             model = _make_first_model(transaction, pending)
+            progress = replace(progress, reports=0)
         self._publish(transaction, pending, model, progress, now, self.open_manifest(last))
         # The new epoch, last.epoch + 1, is one of the `keep_epochs` that stay.
         transaction.delete_before(last.epoch + 2 - self.settings.keep_epochs)

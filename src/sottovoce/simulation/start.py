@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories
 from sottovoce.data import Interactions
 from sottovoce.data.split import select_entries
-from sottovoce.errors import CheckpointError, get_reason
+from sottovoce.errors import CheckpointError, DataError, ProtocolError, get_reason
+from sottovoce.protocol.manifest import parse_provenance
 from sottovoce.simulation.files import ModelFile, encode_model
 from sottovoce.simulation.inputs import Labels, parse_rows
 from sottovoce.training import Settings
@@ -50,16 +51,26 @@ def learn_table_start(
         factors: Number of factors; None: the usual one for this number of people.
 
     Raises:
-        DataError: The table has no item of the catalogue.
+        DataError: The table has no item of the catalogue, or its times are not in seconds.
     """
     matched = table.match_items(catalogue)
     histories = drop_empty(matched.histories)
     last_date = None
     if matched.timestamps is not None:
-        moment = datetime.fromtimestamp(int(matched.timestamps.max()), UTC)
-        last_date = moment.date().isoformat()
+        last_date = format_date(int(matched.timestamps.max()), name)
     provenance = Provenance(name, histories.n_users, last_date, licence)
     return Start(learn_start(histories, factors), tuple(catalogue), provenance)
+
+
+def format_date(timestamp: int, name: str) -> str:
+    """Format the date of the last time of a table as YYYY-MM-DD."""
+    try:
+        return datetime.fromtimestamp(timestamp, UTC).date().isoformat()
+    except (OverflowError, OSError, ValueError) as error:
+        raise DataError(
+            f"{name}: its last time, {timestamp}, is not in the years 1 to 9999: times must be in "
+            "Unix seconds (divide milliseconds by 1,000)"
+        ) from error
 
 
 def encode_start(start: Start) -> bytes:
@@ -76,9 +87,12 @@ def read_start(path: Path) -> Start:
         CheckpointError: The file cannot be read, or is not a start.
     """
     try:
-        return Start.decode(path.read_bytes())
-    except (OSError, CheckpointError) as error:
+        start = Start.decode(path.read_bytes())
+        # A terminal might obey control characters in it.
+        parse_provenance(asdict(start.provenance))
+    except (OSError, CheckpointError, ProtocolError) as error:
         raise CheckpointError(f"{path}: {get_reason(error)}") from error
+    return start
 
 
 def make_start(raw: Any, items: Labels, before: int | None = None) -> Float32:

@@ -71,7 +71,8 @@ class Start:
     def decode(cls, raw: bytes) -> Self:
         """Parse the bytes of a file of `sottovoce start`.
 
-        The server reads it too, so this function needs no library for the format (safetensors).
+        The server reads it too, so this function needs no library for the format (safetensors). The
+        provenance is not checked (`sottovoce.protocol.manifest.parse_provenance` does that).
 
         Raises:
             CheckpointError: These are not the bytes of a start.
@@ -82,11 +83,11 @@ class Start:
             extra = json.loads(header["__metadata__"][HEADER_NAME])["extra"]
             provenance = Provenance(**extra[PROVENANCE_NAME])
             ids, tensor = tuple(map(str, extra[IDS_NAME])), header[ITEM_MATRIX_NAME]
-            if tensor["dtype"] != "F32" or len(set(ids)) != len(ids):
-                raise ValueError("the items must have different ids, and rows of float32")
+            if tensor["dtype"] != "F32" or not ids or len(set(ids)) != len(ids):
+                raise ValueError("there must be items with different ids, and rows of float32")
             numbers = np.frombuffer(raw[8 + length :], "<f4")
             V = numbers.reshape(len(ids), tensor["shape"][1]).astype(np.float32)
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise CheckpointError(
                 f"it is not a start: `sottovoce start` writes one ({error})"
             ) from error
