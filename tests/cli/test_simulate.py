@@ -161,5 +161,6 @@ def test_a_start_is_learnt_from_a_table(tmp_path: Path) -> None:
     for source in (table, str(file)):
         out = tmp_path / "run.json"
         ended = CliRunner().invoke(app, [*SMALL, "--start", source, "--json", str(out)])
-        assert "may be younger than what is tested" in ended.stderr
+        # A table is cut before the last day of the test, and a file cannot be.
+        assert ("may be younger than what is tested" in ended.stderr) == (source == str(file))
         assert json.loads(out.read_text())["settings"]["factors"] == 8

@@ -236,8 +236,8 @@ class EpochBar(output.CountBar):
 def _load_start(source: str, data: Interactions | Shards) -> NDArray[np.float32]:
     """Return the item matrix of a start for the items of a data set, whose people are tested.
 
-    Only interactions before the last day of the data set are used, if both have times; a file cannot
-    be cut.
+    Only interactions before the last day of the data set are used, if both have times. A file
+    cannot be cut: a note says if it may be younger.
 
     Args:
         source: A file of `sottovoce start`, or public interactions as for `--data`.
