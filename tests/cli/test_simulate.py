@@ -158,9 +158,10 @@ def test_a_start_is_learnt_from_a_table(tmp_path: Path) -> None:
     )
     assert re.search(r"of 70 items of the catalogue have a row, learnt from [\d,]+ inter", shown)
     assert re.search(r"Not in the catalogue: 10 of 80 items", shown)
-    for source in (table, str(file)):
+    # The first data are younger than the table, the second are the table itself.
+    for data, source in ((SMALL[2], table), (SMALL[2], str(file)), (table, str(file))):
         out = tmp_path / "run.json"
-        ended = CliRunner().invoke(app, [*SMALL, "--start", source, "--json", str(out)])
-        # A table is cut before the last day of the test, and a file cannot be.
-        assert ("may be younger than what is tested" in ended.stderr) == (source == str(file))
+        options = ["--data", data, *SMALL[3:], "--start", source, "--json", str(out)]
+        ended = CliRunner().invoke(app, ["simulate", *options])
         assert json.loads(out.read_text())["settings"]["factors"] == 8
+        assert ("may be younger than what is tested" in ended.stderr) == (data == table)
