@@ -1,5 +1,7 @@
 """Public starts: what is learnt from a table, and what reports make of it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -64,7 +66,7 @@ def test_additional_factors_begin_as_noise_and_only_for_items_of_the_start() -> 
 
 @pytest.mark.parametrize(("start_factors", "budget"), [(8, 10), (16, 10), (16, 500), (32, 500)])
 def test_a_plan_has_room_for_all_factors_of_its_start(start_factors: int, budget: float) -> None:
-    options = {"budget": Budget(budget), "mechanism": "loudest"}
+    options: dict[str, Any] = {"budget": Budget(budget), "mechanism": "loudest"}
     planned = plan_training(75_000, 9_800, history=200, **options).factors
     plan = plan_training(75_000, 9_800, history=200, start_factors=start_factors, **options)
     assert plan.factors == (max(planned, start_factors) if planned > 16 else start_factors)
