@@ -65,7 +65,7 @@ def test_data_formats(follow: Callable[[str], Follower]) -> None:
     person.next()
     shown = person.next()
     assert re.search(r"shards +│ 2 ", shown)
-    assert "recommend with: 2 of kind" in shown
+    assert "Tags that devices use for recommendations: 2 of kind" in shown
     assert person.left == 0
 
 
