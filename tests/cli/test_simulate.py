@@ -156,10 +156,9 @@ def test_a_start_is_learnt_from_a_table(tmp_path: Path) -> None:
     command = ("start", table, "--catalogue", str(catalogue), "--licence", "CC0", "--out")
     with pytest.raises(DataError):
         call(*command, str(file))
-    command = (*command, str(file), "--catalogue-columns", "item=sku")
     with pytest.raises(SettingsError):
-        call(*command, "--out", str(tmp_path / "start.csv"))
-    shown = call(*command)
+        call(*command, str(tmp_path / "start.csv"), "--catalogue-columns", "item=sku")
+    shown = call(*command, str(file), "--catalogue-columns", "item=sku")
     assert re.search(r"of 70 items of the catalogue have a row, learnt from [\d,]+ inter", shown)
     assert re.search(r"Not in the catalogue: 10 of 80 items", shown)
     for source in (table, str(file)):
