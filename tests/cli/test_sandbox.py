@@ -66,6 +66,14 @@ def test_options_are_written_to_the_settings(
     assert system.proxy == f"http://127.0.0.1:{port}"
     assert system.server_watch == f"http://127.0.0.1:{server.watch.port}"
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
+    spent = server.training.epsilon * server.training.reports * server.training.max_turns
+    assert system.limit == spent
+    file = get_server_config(folder)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(
+        text.replace("collect_reports = true", "collect_reports = false"), encoding="utf-8"
+    )
+    assert LiveSystem.read(folder).limit == 0
 
 
 def test_crowd_is_one_person_if_dummies_hide_people(

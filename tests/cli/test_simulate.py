@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from sottovoce.cli import output
 from sottovoce.cli.app import app
 from sottovoce.data import load, synthetic_people
-from sottovoce.errors import SettingsError, SottovoceError
+from sottovoce.errors import DataError, SettingsError, SottovoceError
 from tests.processes import make_caller
 
 call = make_caller(app)
@@ -151,11 +151,14 @@ def test_a_start_is_learnt_from_a_table(tmp_path: Path) -> None:
     catalogue = tmp_path / "items.csv"
     table = "synthetic:N=90,M=80,seed=2"
     ids = load(table).item_ids.tolist()
-    catalogue.write_text("item,title\n" + "".join(f"{item},A film\n" for item in ids[10:]))
+    catalogue.write_text("sku,name\n" + "".join(f"{item},A film\n" for item in ids[10:]))
     file = tmp_path / "start.safetensors"
-    shown = call(
-        *("start", table, "--catalogue", str(catalogue), "--out", str(file), "--licence", "CC0")
-    )
+    command = ("start", table, "--catalogue", str(catalogue), "--licence", "CC0", "--out")
+    with pytest.raises(DataError):
+        call(*command, str(file))
+    with pytest.raises(SettingsError):
+        call(*command, str(tmp_path / "start.csv"), "--catalogue-columns", "item=sku")
+    shown = call(*command, str(file), "--catalogue-columns", "item=sku")
     assert re.search(r"of 70 items of the catalogue have a row, learnt from [\d,]+ inter", shown)
     assert re.search(r"Not in the catalogue: 10 of 80 items", shown)
     # The first data are younger than the table, the second are the table itself.

@@ -14,7 +14,6 @@ from sottovoce.server.setup import list_catalogue_items
 
 CATALOGUE_HELP = "File with the items: a catalogue (.json), or a table (.csv, .tsv, .parquet)."
 COLUMNS_EXAMPLE = "item=NAME,title=NAME,genre=NAME"
-COLUMNS_ADVICE = f". Rename a column, or say which one it is: --columns {COLUMNS_EXAMPLE}"
 # Items that are listed for each kind of change.
 MAX_ITEMS_LISTED = 10
 
@@ -29,20 +28,24 @@ CatalogueColumns = Annotated[
 ]
 
 
-def read_catalogue_file(path: Path, columns: str | None = None) -> Catalogue:
+def read_catalogue_file(
+    path: Path, columns: str | None = None, option: str = "--columns"
+) -> Catalogue:
     """Read a catalogue from a JSON file or from a table of items.
 
     Args:
         path: The file.
-        columns: The `--columns` option, which names the columns of a table.
+        columns: The value of the option that names the columns of a table.
+        option: Name of that option, for error messages.
     """
     if path.suffix == ".json":
         if columns:
-            raise SettingsError(f"--columns is for tables, and {path} is JSON: leave it out")
+            raise SettingsError(f"{option} is for tables, and {path} is JSON: leave it out")
         return read_json_catalogue(path)
     data = _import_data()
+    advice = f", or say which one it is: {option} {COLUMNS_EXAMPLE}"
     descriptions = data.items.read_items(
-        path, data.parse_columns(columns, COLUMNS_EXAMPLE), advice=COLUMNS_ADVICE
+        path, data.parse_columns(columns, COLUMNS_EXAMPLE), advice=advice
     )
     items = (
         Item(item, (title or item)[:MAX_TEXT_LENGTH], tags)

@@ -123,8 +123,8 @@ DataSource = Annotated[
 HistoryColumns = Annotated[
     str | None,
     make_option(
-        "Names of the file's columns, such as user=who,item=what,timestamp=day. Columns that are "
-        "not named here are not read.",
+        "Names of the file's columns, such as user=who,item=what,timestamp=day. Other columns of "
+        "these four kinds are found by their usual names.",
         "user, item, rating, timestamp",
         "--columns",
     ),

@@ -234,7 +234,8 @@ def _describe_epoch(status: ProxyStatus, signed: SignedManifest) -> Iterator[str
     if manifest.public_key is None:
         # In the first epoch of a service with accounts, devices only fetch tokens for the second.
         tokens = "nobody has a token for it, or " * manifest.terms.accounts
-        yield f"{name} asks for no reports, since {since}: {tokens}the training is finished."
+        end = "the training is finished, or the server wants no reports"
+        yield f"{name} asks for no reports, since {since}: {tokens}{end}."
         return
     if status.is_over:
         yield f"{name} is over on this proxy, which waits for the server's next epoch."

@@ -263,11 +263,16 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"{ONE_OPERATOR_NOTICE} (docs/operators.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit}",
-        f"  sottovoce swarm --up {folder} --clients {system.swarm_size}{histories}",
+        f"  sottovoce swarm --up {folder} --clients {system.swarm_size}{histories}"
+        if system.collects_reports
+        else "Nobody is asked for reports: lists come from the model as it is.",
         *_describe_embedding(folder, system, limit),
-        f"An epoch waits until {output.count_people(system.min_clients)} have reported.",
     ):
         typer.echo(line)
+    if system.collects_reports:
+        have = "has" if system.min_clients == 1 else "have"
+        crowd = output.count_people(system.min_clients)
+        typer.echo(f"An epoch waits until {crowd} {have} reported.")
     if system.shop:
         typer.echo(f"A toy shop, in which any name can log in: {system.shop}")
     if system.trial:
@@ -284,10 +289,18 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
     elif sites:
         yield f"Put these tags into a page of {sites} (examples/shop.html shows a whole page):"
         yield f"  {format_script_tag(system.proxy)}"
-        yield (
-            f'  <sottovoce-consent proxy="{system.proxy}" service-key="{system.key.hex()}" '
-            f'limit="{limit}"></sottovoce-consent>'
-        )
+        key = system.key.hex()
+        if system.collects_reports:
+            yield (
+                f'  <sottovoce-consent proxy="{system.proxy}" service-key="{key}" '
+                f'limit="{limit}"></sottovoce-consent>'
+            )
+        else:
+            # Without reports there is nothing to ask visitors.
+            yield (
+                f'  <script type="module">import {{ start }} from "{system.proxy}/widget.js"; '
+                f'start({{ proxy: "{system.proxy}", key: "{key}", limit: {limit} }});</script>'
+            )
         yield "  <sottovoce-list></sottovoce-list>"
 
 

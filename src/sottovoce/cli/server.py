@@ -214,7 +214,9 @@ def init(
         no_reports=no_reports,
         history=history,
         preset=preset,
-        budget=choose_command_budget(budget, central_budget, preset, training),
+        budget=None
+        if no_reports
+        else choose_command_budget(budget, central_budget, preset, training),
         **add_mechanism(training, learn),
     )
     # Dummies hide even a single person, so an epoch need not wait for a crowd.

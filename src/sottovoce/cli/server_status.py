@@ -23,7 +23,7 @@ def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[
         ]
         tail = f"dropped: {', '.join(drops)}" if drops else "no reports were dropped"
         yield f"Epoch {epoch.epoch} counted {output.pluralize(epoch.reports, 'report')}; {tail}."
-    yield _describe_training(status)
+    yield _describe_training(status, settings)
     if status.start is not None:
         yield output.describe_start(status.start)
     terms = status.pending.training.terms
@@ -119,11 +119,13 @@ def _describe_closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[s
         )
 
 
-def _describe_training(status: ServerStatus) -> str:
+def _describe_training(status: ServerStatus, settings: ServerSettings) -> str:
     if status.epoch is None or status.manifest is None or status.training is None:
         return "The training has not learnt anything yet."
     epochs = output.pluralize(status.epoch.epochs_done, "epoch")
     text = f"Training {status.epoch.training} has learnt {status.training.kind} from {epochs}"
+    if not settings.collect_reports:
+        return f"{text}; nobody is asked for reports (collect_reports = false)."
     if status.is_endless:
         half_life = output.pluralize(status.training.settings.half_life, "epoch")
         return f"{text}; learning has no end (half-life {half_life})."

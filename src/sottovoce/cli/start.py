@@ -10,6 +10,7 @@ from sottovoce.cli import output
 from sottovoce.cli.catalogue_file import read_catalogue_file
 from sottovoce.cli.options import HistoryColumns, make_option
 from sottovoce.data import load, parse_columns
+from sottovoce.errors import SettingsError
 from sottovoce.protocol.manifest import parse_provenance
 from sottovoce.simulation.start import START_SUFFIX, encode_start, learn_table_start
 from sottovoce.storage.files import write_atomically
@@ -43,6 +44,13 @@ def start(
         int | None, make_option("Number of factors.", "8 or 16, by the number of people", min=1)
     ] = None,
     columns: HistoryColumns = None,
+    catalogue_columns: Annotated[
+        str | None,
+        make_option(
+            "Names of the columns of a catalogue that is a table, such as item=sku.",
+            "item, title, and all other columns as tags",
+        ),
+    ] = None,
 ) -> None:
     """Learn a public start: the first model, from interactions that anybody may see.
 
@@ -54,8 +62,13 @@ def start(
     Examples:
       sottovoce start volunteers.csv --catalogue catalogue.json --out start.safetensors \\
         --licence "published by 600 volunteers"
+      sottovoce start volunteers.csv --columns user=member,item=sku --catalogue shop.csv \\
+        --catalogue-columns item=sku --out start.safetensors --licence "published by volunteers"
     """
-    items = read_catalogue_file(catalogue).items
+    # Other commands tell a start from a table by this ending.
+    if out.suffix != START_SUFFIX:
+        raise SettingsError(f"--out must end in {START_SUFFIX}: {out} does not")
+    items = read_catalogue_file(catalogue, catalogue_columns, "--catalogue-columns").items
     rows = {item.id: row for row, item in enumerate(items)}
     with output.messages.status(f"reading {output.escape_markup(table)}"):
         data = load(table, parse_columns(columns))

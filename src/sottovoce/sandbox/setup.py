@@ -93,6 +93,8 @@ class LiveSystem:
     """Whether most people are invented."""
     shop: str = ""
     """Address of the toy shop, where any name has an account; empty without accounts."""
+    collects_reports: bool = True
+    """Whether devices are asked for reports."""
 
     @property
     def attest(self) -> str:
@@ -103,6 +105,8 @@ class LiveSystem:
     def limit(self) -> float:
         """Largest epsilon that a device can spend in a whole training."""
         assert self.training is not None, "a folder's training is known"
+        if not self.collects_reports:
+            return 0.0
         return self.training.epsilon * self.training.reports * self.training.max_turns
 
     @property
@@ -133,6 +137,7 @@ class LiveSystem:
             proxy.origins,
             server.terms.trial,
             about["shop"],
+            server.collect_reports,
         )
 
 

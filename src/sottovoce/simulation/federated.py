@@ -131,7 +131,7 @@ class FederatedMF:
         settings to start from: paper, coordinate, loudest, named, strong, crowd.
     start : UserItems or path, optional
         public interactions from which the first item matrix is learnt, or a file of `sottovoce
-        start`.
+        start`. If reports would teach nothing more, `fit` raises `NothingToLearnError`.
     budget : float, optional
         local privacy budget: the largest sum of the epsilons of one person's reports; None: that of
         the preset, if it has one, and otherwise 10. The preset `paper`, which costs 5,000, and

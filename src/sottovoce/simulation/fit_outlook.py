@@ -70,8 +70,10 @@ class FitOutlook:
         cost = DEFAULT_BUDGET_NOTE if self.is_default_budget else cost
         if self.verdict == "unknown":
             return f"{cost}; too few people or items to compare the lists with popularity"
+        is_close = self.verdict == "no better" and self.lists > self.popularity
+        verdict = "not clearly better" if is_close else self.verdict
         return (
-            f"{cost}; expected HR@{LIST_LENGTH} {self.lists:.3f}, {self.verdict} than popularity "
+            f"{cost}; expected HR@{LIST_LENGTH} {self.lists:.3f}, {verdict} than popularity "
             f"with {self.popularity:.3f} (estimated from the training data, which is no test)"
         )
 
