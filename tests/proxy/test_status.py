@@ -124,8 +124,8 @@ def test_key_that_did_not_sign_the_manifest_is_a_problem(world: World) -> None:
 
 def test_an_epoch_without_reports(tmp_path: Path) -> None:
     for accounts, why in (
-        (False, ": the training is finished."),
-        (True, ": nobody has a token for it, or the training is finished."),
+        (False, ": the training is finished, or the server wants no reports."),
+        (True, ": nobody has a token for it, the training is finished, or the server wants no "),
     ):
         terms = replace(signed().manifest.terms, accounts=accounts)
         world = World(tmp_path / str(accounts), signed(public_key=None, terms=terms))

@@ -233,7 +233,7 @@ def _describe_epoch(status: ProxyStatus, signed: SignedManifest) -> Iterator[str
     until = output.format_moment(manifest.closes, now)
     if manifest.public_key is None:
         # In the first epoch of a service with accounts, devices only fetch tokens for the second.
-        tokens = "nobody has a token for it, or " * manifest.terms.accounts
+        tokens = "nobody has a token for it, " * manifest.terms.accounts
         end = "the training is finished, or the server wants no reports"
         yield f"{name} asks for no reports, since {since}: {tokens}{end}."
         return
