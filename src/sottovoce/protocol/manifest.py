@@ -16,7 +16,7 @@ from sottovoce.protocol import strict
 from sottovoce.protocol.signing import KeyStatement, Signed
 from sottovoce.protocol.terms import Terms
 from sottovoce.training import Settings
-from sottovoce.training.start import Provenance
+from sottovoce.training.start import Provenance, Start
 
 # The version of the format. No other version is read.
 MANIFEST_VERSION = 2
@@ -247,6 +247,19 @@ def parse_provenance(content: object) -> Provenance:
         date,
         strict.parse_text(content["licence"], max_length=MAX_LICENCE_LENGTH, what="start: licence"),
     )
+
+
+def decode_start(raw: bytes) -> Start:
+    """Decode a file of `sottovoce start`, and check its provenance.
+
+    Raises:
+        CheckpointError: The bytes are not a start.
+        ProtocolError: No manifest could have its provenance.
+    """
+    start = Start.decode(raw)
+    # Commands print the provenance, and a terminal might obey control characters in it.
+    parse_provenance(asdict(start.provenance))
+    return start
 
 
 class SignedManifest(Signed):

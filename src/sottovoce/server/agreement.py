@@ -6,7 +6,7 @@ accept under the terms that they agreed to.
 """
 
 import logging
-from dataclasses import asdict, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -17,7 +17,7 @@ from sottovoce.errors import CheckpointError, ProtocolError, SettingsError, get_
 from sottovoce.protocol import Catalogue, Manifest, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.contact import NAME_BYTES
-from sottovoce.protocol.manifest import parse_provenance
+from sottovoce.protocol.manifest import decode_start
 from sottovoce.server.key_chain import check_may_sign
 from sottovoce.server.keys import Keys
 from sottovoce.server.pending import PendingConfig, load_start
@@ -55,12 +55,9 @@ def read_start(path: Path) -> tuple[bytes, Start]:
     """Return the bytes and the content of a file of `sottovoce start`."""
     try:
         raw = path.read_bytes()
-        start = Start.decode(raw)
-        # A terminal might obey control characters in it.
-        parse_provenance(asdict(start.provenance))
+        return raw, decode_start(raw)
     except (OSError, CheckpointError, ProtocolError) as error:
         raise SettingsError(f"{path}: cannot be read as a start: {get_reason(error)}") from error
-    return raw, start
 
 
 def add_training(

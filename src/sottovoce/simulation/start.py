@@ -15,7 +15,7 @@ from sottovoce.core import Histories
 from sottovoce.data import Interactions
 from sottovoce.data.split import select_entries
 from sottovoce.errors import CheckpointError, DataError, ProtocolError, get_reason
-from sottovoce.protocol.manifest import parse_provenance
+from sottovoce.protocol.manifest import decode_start
 from sottovoce.simulation.files import ModelFile, encode_model
 from sottovoce.simulation.inputs import Labels, parse_rows
 from sottovoce.training import Settings
@@ -87,12 +87,9 @@ def read_start(path: Path) -> Start:
         CheckpointError: The file cannot be read, or is not a start.
     """
     try:
-        start = Start.decode(path.read_bytes())
-        # A terminal might obey control characters in it.
-        parse_provenance(asdict(start.provenance))
+        return decode_start(path.read_bytes())
     except (OSError, CheckpointError, ProtocolError) as error:
         raise CheckpointError(f"{path}: {get_reason(error)}") from error
-    return start
 
 
 def make_start(raw: Any, items: Labels, before: int | None = None) -> Float32:

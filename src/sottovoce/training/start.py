@@ -72,7 +72,7 @@ class Start:
         """Parse the bytes of a file of `sottovoce start`.
 
         The server reads it too, so this function needs no library for the format (safetensors). The
-        provenance is not checked (`sottovoce.protocol.manifest.parse_provenance` does that).
+        provenance is not checked (`sottovoce.protocol.manifest.decode_start` does that).
 
         Raises:
             CheckpointError: These are not the bytes of a start.
