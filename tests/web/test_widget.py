@@ -294,6 +294,7 @@ def test_page_displays_and_orders_items_itself(enter: Enter, system: System) -> 
     customer.lists(listed(system, "1"))
     recommended = system.recommended(["1"])
     customer.page.evaluate(RENDER)
+    customer.expect("sottovoce-list > p").to_have_count(5)
     rows = [row.split("|") for row in customer.at("sottovoce-list > p").all_inner_texts()]
     expected = [[item.title, f"/articles/{item.id}"] for item in recommended[:5]]
     assert [row[:2] for row in rows] == expected
