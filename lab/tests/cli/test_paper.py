@@ -57,8 +57,9 @@ def test_quick_run_of_all_experiments(tmp_path: Path) -> None:
 
 def test_selected_methods(tmp_path: Path) -> None:
     few = ("--methods", "paper", "--methods", "popularity", "--seeds", 1)
-    result = run("table4", "--quick", *few, "--out", tmp_path)
+    result = run("table4", "--quick", *few, "--sample-users", 300, "--out", tmp_path)
     assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "about.json").read_text())["users"] == 300
     cells = [json.loads(path.read_text())["cell"] for path in (tmp_path / "cells").iterdir()]
     assert {cell["method"] for cell in cells} == {"paper", "popularity"}
     assert "Table 4" in result.stdout

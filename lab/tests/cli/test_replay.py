@@ -27,8 +27,8 @@ def diary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def list_arguments(path: Path) -> list[str]:
-    few = ["--epsilon", "8", "--reports", "4", "--factors", "3"]
-    return ["replay", "--data", str(path), *few, "--negatives", "20"]
+    few = ["--epsilon", "8", "--reports", "4", "--factors", "3", "--budget", "320"]
+    return ["replay", "--data", str(path), "--learn", "taste", *few, "--negatives", "20"]
 
 
 def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) -> None:
@@ -36,15 +36,16 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
     files = ["--json", str(out), "--plot", str(picture)]
     options = ["--periods", "8", "--switch-at", "4", "--seeds", "2", *files]
     output = call(*list_arguments(diary), *options)
+    content = json.loads(out.read_text())
+    half_life = content["settings"]["half_life"]
+    assert half_life > 0
     for words in (
         "in 8 periods",
-        "has half its weight after 4 epochs",
+        f"has half its weight after {half_life:g} epoch",
         "popularity lately",
         "new items",
     ):
         assert words in output
-    content = json.loads(out.read_text())
-    assert content["settings"]["half_life"] == 4
     assert content["settings"]["known"] == "time"
     assert content["settings"]["switch_at"] == content["settings"]["frozen_at"] == 4
     periods = content["runs"][0]["periods"]
@@ -58,6 +59,10 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
         for run in content["runs"]
     ]
     assert content["later"]["model"]["hr@10"]["mean"] == pytest.approx(sum(later) / 2)
+    assert content["differences"]["reference"] == "popularity lately, once alone"
+    compared = {(one["model"], one["metric"]) for one in content["differences"]["models"]}
+    assert {("model", "hr@10"), ("DP-ALS", "ndcg@100")} <= compared
+    assert "Differences from popularity lately, once alone" in output
     assert 0 < content["later"]["model"]["off chart@10"]["mean"] < 10
     assert content["recovery"]["model"]["missing"][0] == 1.0
     assert sum(row["cases"] for row in content["new_items"]["by_touched"]) > 0
@@ -65,7 +70,7 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
     # Settings of the baselines are chosen on periods that no figure is from.
     assert "chosen by NDCG@100 in the whole catalogue on periods 2, 3, 4" in output
     assert "results of periods 5 to 7" in output
-    for name in ("popularity lately", "popularity lately, once", "EASE", "ALS"):
+    for name in ("popularity lately", "popularity lately, once", "EASE", "ALS", "DP-ALS"):
         choice, shown = content["chosen"][name], content["later"][name]
         gains = [tried["ndcg@100"] for tried in choice["tried"]]
         best = choice["tried"][gains.index(max(gains))]

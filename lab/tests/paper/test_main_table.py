@@ -1,4 +1,4 @@
-"""Tests of the main table and its bootstrap."""
+"""Tests of the main table."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +15,6 @@ from sottovoce.simulation.evaluation.metrics import hit_ratio, summarize_ranks
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import rank
 from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Grid, Runner, run_experiments
-from sottovoce_lab.paper.bootstrap import Difference, compute_resampled_means
 from sottovoce_lab.paper.cells import Size
 from sottovoce_lab.paper.grid import compute_delta
 from sottovoce_lab.paper.main_table import MainTable
@@ -32,31 +31,6 @@ def people() -> Interactions:
 
 def ignore_progress(_: int) -> Any:
     return nullcontext(lambda *_: None)
-
-
-def test_interval_of_a_difference_covers_it() -> None:
-    # Values of one person belong together: the interval is of the difference, not of the two.
-    rng, covered, widths = np.random.default_rng(0), 0, []
-    for _ in range(100):
-        shared = rng.normal(0, 1, 120)
-        ours, theirs = (shared + rng.normal(mean, 0.2, 120) for mean in (0.3, 0.1))
-        our_draws, their_draws = (
-            compute_resampled_means({"x": values})["x"] for values in (ours, theirs)
-        )
-        difference = Difference.from_draws(
-            float((ours - theirs).mean()), [our_draws], [their_draws]
-        )
-        covered += difference.low <= 0.2 <= difference.high
-        widths.append(difference.high - difference.low)
-    assert 0.88 < covered / 100 < 1
-    assert np.mean(widths) == pytest.approx(2 * 1.96 * 0.2 * np.sqrt(2 / 120), rel=0.1)
-
-
-def test_draws_are_the_same_for_every_method() -> None:
-    values = np.arange(30.0)
-    together = compute_resampled_means({"a": values, "b": 2 * values})
-    assert np.allclose(np.multiply(2, together["a"]), together["b"], atol=1e-6)
-    assert compute_resampled_means({"b": 2 * values})["b"] == together["b"]
 
 
 def test_both_rankings_equal_the_separate_ones(people: Interactions) -> None:

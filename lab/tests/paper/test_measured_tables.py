@@ -108,9 +108,16 @@ def test_numbers_of_a_replay_are_means_of_its_later_periods() -> None:
     runs[1]["periods"].append(make_period(5, 0.9, tested=0))
     later = {"model": {"hr@10": {"mean": 0.35, "interval95": None}}}
     settings = {"periods": 5, "mechanism": "named", "epsilon": 12.5, "reports": 1, "lifetime": 4}
-    replay = {"settings": {**settings, "dummies": 0}, "runs": runs, "later": later}
+    difference = {"difference": 0.1, "low": -0.1, "high": 0.3}
+    replay = {
+        "settings": {**settings, "dummies": 0},
+        "runs": runs,
+        "later": later,
+        "differences": {"models": [{"model": "model", "metric": "hr@10", **difference}]},
+    }
     fewer_seeds = {**replay, "runs": runs[:1]}
     (row,) = list_replay_rows([fewer_seeds, replay])
     assert (row["plan"], row["model"]) == ("names: 4 reports of eps 12.5", "model")
     assert row["values"] == "0.300000 0.400000"
     assert row["mean"] == pytest.approx(0.35)
+    assert difference.items() <= row.items()

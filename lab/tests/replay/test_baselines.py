@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from lab.tests.replay.living import make_living_people
+from sottovoce.core import Histories
 from sottovoce.simulation.evaluation.side_information import SideInformation
-from sottovoce_lab.baselines.ease import EASE
+from sottovoce_lab.baselines import DPALS, EASE, TrustedSettings
 from sottovoce_lab.replay import baselines
 from sottovoce_lab.replay.baselines import (
     ALS_ALPHA,
@@ -16,11 +17,14 @@ from sottovoce_lab.replay.baselines import (
     EASE_NAME,
     RECENT_PEOPLE_NAME,
     RECENT_POPULARITY_NAME,
+    TRUSTED_EPSILON,
+    TRUSTED_NAME,
     BaselineContest,
     RecencyAls,
     RecencyCounts,
     RecencyEase,
     RecentPopularity,
+    TrustedAls,
     list_trial_periods,
     make_baselines,
 )
@@ -138,8 +142,28 @@ def test_als_solves_the_weighted_least_squares(
             scores.append(V @ np.linalg.solve(system, V.T @ ((1 + own) * (own > 0))))
         expected = np.array(count_better(np.array(scores), cases))
         assert np.abs(ranks.catalogue.better - expected).max() <= 1  # in float32
-        gains.append(CATALOGUE_METRICS[CHOOSING_METRIC](ranks.catalogue))
+        gains.append(CATALOGUE_METRICS[CHOOSING_METRIC](ranks.catalogue).mean())
     assert min(gains) > 0.3
+
+
+def test_dp_als_learns_from_the_last_periods_and_ranks_by_whole_histories(
+    timeline: Timeline,
+) -> None:
+    cases, side = select(timeline, PERIOD)
+    size = cases.split.train.n_items
+    age = -np.log2(np.maximum(weigh_densely(timeline, PERIOD - 1, 1.0)[:, :size], 1e-9))
+    recent = Histories.from_lists([np.flatnonzero(row < 2).tolist() for row in age], size)
+    settings = TrustedSettings.choose(TRUSTED_EPSILON, people=len(age), items=size)
+    _, V = DPALS.fit(recent, settings, seed=3).get_factors()
+    expected = []
+    for own in cases.split.train.to_csr().toarray():
+        weights = 1 + settings.alpha * own
+        system = V.T @ V + settings.alpha * (V.T * own) @ V
+        system += settings.regularization * np.eye(V.shape[1])
+        expected.append(V @ np.linalg.solve(system, V.T @ (weights * own)))
+    ranks = TrustedAls(timeline, {"periods": 2}, seed=3).rank(cases, side)[""]
+    better = np.array(count_better(np.array(expected), cases))
+    assert np.abs(ranks.catalogue.better - better).max() <= 1  # in float32
 
 
 def test_settings_are_chosen_before_the_later_periods_and_shown_on_them(
@@ -160,7 +184,7 @@ def test_settings_are_chosen_before_the_later_periods_and_shown_on_them(
         if period in timeline.choosing:
             for n, one in zip((1, 4), settings, strict=True):
                 plain = one.rank(cases, side)[PLAIN_SUFFIX].catalogue
-                tried[n].append(CATALOGUE_METRICS[CHOOSING_METRIC](plain))
+                tried[n].append(float(CATALOGUE_METRICS[CHOOSING_METRIC](plain).mean()))
         if period >= 5:
             means = {n: float(np.mean(gains)) for n, gains in tried.items()}
             best = max(means, key=lambda n: means[n])
@@ -189,6 +213,6 @@ def test_ease_is_left_out_where_its_matrices_would_be_too_large(
 
     popularity = [RECENT_POPULARITY_NAME, RECENT_PEOPLE_NAME]
     assert list_names(with_models=False) == popularity
-    assert list_names(with_models=True) == [*popularity, EASE_NAME, ALS_NAME]
+    assert list_names(with_models=True) == [*popularity, EASE_NAME, ALS_NAME, TRUSTED_NAME]
     monkeypatch.setattr(baselines, "MAX_DENSE_ITEMS", 39)
-    assert list_names(with_models=True) == [*popularity, ALS_NAME]
+    assert list_names(with_models=True) == [*popularity, ALS_NAME, TRUSTED_NAME]

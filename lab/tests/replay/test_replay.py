@@ -13,11 +13,13 @@ from sottovoce.core import Histories, solve_user_vectors, sum_signs
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import Settings, compute_next_items, make_first_items
+from sottovoce_lab.bootstrap import compute_differences, resample_people
 from sottovoce_lab.replay.baselines import (
     ALS_NAME,
     EASE_NAME,
     RECENT_PEOPLE_NAME,
     RECENT_POPULARITY_NAME,
+    TRUSTED_NAME,
 )
 from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE, select_cases
 from sottovoce_lab.replay.replay import (
@@ -28,14 +30,18 @@ from sottovoce_lab.replay.replay import (
     run_replay,
 )
 from sottovoce_lab.replay.rivals import (
+    CATALOGUE_METRICS,
     FROZEN_NAME,
     MODEL_NAME,
     PLAIN_SUFFIX,
     POPULARITY_NAME,
+    SAMPLED_METRIC,
 )
 from sottovoce_lab.replay.summary import (
+    REFERENCE_NAME,
     Recovery,
     average_later_periods,
+    compare_models,
     group_by_age,
     group_by_touched,
     measure_recovery,
@@ -178,7 +184,34 @@ def test_the_model_goes_on_learning(replay: Replay) -> None:
     recent = (RECENT_POPULARITY_NAME, RECENT_PEOPLE_NAME)
     names = (MODEL_NAME, FROZEN_NAME, POPULARITY_NAME, *recent)
     expected = {name + suffix for name in names for suffix in ("", PLAIN_SUFFIX)}
-    assert set(means) == expected | {EASE_NAME, ALS_NAME}
+    assert set(means) == expected | {EASE_NAME, ALS_NAME, TRUSTED_NAME}
+
+
+def test_models_are_compared_over_the_same_people(replay: Replay) -> None:
+    means, differences = average_later_periods([replay, replay]), compare_models([replay, replay])
+    for (name, metric), own in differences.items():
+        expected = means[name][metric].mean - means[REFERENCE_NAME][metric].mean
+        assert own.difference == pytest.approx(expected, abs=1e-9)
+        assert own.low <= own.difference <= own.high
+    assert {name for name, _ in differences} == means.keys() - {REFERENCE_NAME}
+    assert {metric for _, metric in differences} == {*CATALOGUE_METRICS, SAMPLED_METRIC}
+    # The width of one difference, by draws of the people of each period.
+    key = MODEL_NAME, "hr@10"
+    results = [p.tested for p in replay.periods if p.number in replay.timeline.later and p.tested]
+    draws = []
+    for times in resample_people(replay.timeline.histories.n_users):
+        rows = [(times[one.cases.users], one) for one in results]
+        draws.append(
+            np.mean([
+                np.average(one.hits[MODEL_NAME] - one.hits[REFERENCE_NAME], weights=weights)
+                for weights, one in rows
+            ])
+        )  # fmt: skip
+    error = np.std(draws, ddof=1)
+    assert (differences[key].high - differences[key].low) / 2 > 1.96 * error
+    own_only = compute_differences({key: differences[key].difference}, {key: np.array(draws)})[key]
+    ratio = (own_only.high - own_only.low) / (differences[key].high - differences[key].low)
+    assert 0.3 < ratio < 1
 
 
 def test_tables_of_new_items_count_every_case_once(replay: Replay) -> None:

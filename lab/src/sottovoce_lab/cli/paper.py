@@ -12,7 +12,13 @@ from rich.console import Console
 
 from sottovoce.cli import output
 from sottovoce.cli.figures import import_figure
-from sottovoce.cli.options import HistoryColumns, MinInteractions, make_group, make_option
+from sottovoce.cli.options import (
+    HistoryColumns,
+    MinInteractions,
+    SampleUsers,
+    make_group,
+    make_option,
+)
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.engines import ENGINE_MODULES, load_engine_package
@@ -128,6 +134,7 @@ def _make_command(name: str) -> Callable[..., None]:
         ] = None,
         columns: HistoryColumns = None,
         min_interactions: MinInteractions = 0,
+        sample_users: SampleUsers = None,
         threads: Annotated[
             int | None, make_option("Number of CPU threads.", "one for each core", min=1)
         ] = None,
@@ -173,6 +180,8 @@ def _make_command(name: str) -> Callable[..., None]:
         import_figure()
         with output.messages.status(f"reading {output.escape_markup(source)}"):
             people = load(source, parse_columns(columns), items).filter(min_interactions)
+            if sample_users is not None:
+                people = people.subset(users=sample_users, seed=0)
         about = About.from_data(
             people,
             source,

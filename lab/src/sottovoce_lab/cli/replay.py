@@ -1,6 +1,8 @@
 """`sottovoce replay`: a training without end, over a data set in the order of its days."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Container
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +47,7 @@ from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.simulation.start import START_SUFFIX
 from sottovoce.training import DEFAULT_PRESET, plan_open_ended, plan_training
 from sottovoce.training.start import choose_start_factors
+from sottovoce_lab.bootstrap import COVERAGE, RESAMPLE_COUNT, Difference
 from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.replay.baselines import (
     ALS_NAME,
@@ -52,6 +55,8 @@ from sottovoce_lab.replay.baselines import (
     EASE_NAME,
     RECENT_PEOPLE_NAME,
     RECENT_POPULARITY_NAME,
+    TRUSTED_EPSILON,
+    TRUSTED_NAME,
     Setting,
     list_trial_periods,
 )
@@ -67,10 +72,12 @@ from sottovoce_lab.replay.rivals import (
     SAMPLED_METRIC,
 )
 from sottovoce_lab.replay.summary import (
+    REFERENCE_NAME,
     Recovery,
     Row,
     average_later_periods,
     average_periods,
+    compare_models,
     group_by_age,
     group_by_touched,
     measure_recovery,
@@ -89,8 +96,11 @@ MODEL_COLOURS = {
     POPULARITY_NAME: "#8c8c8c",
     EASE_NAME: "#8172b3",
     ALS_NAME: "#64b5cd",
+    TRUSTED_NAME: "#2a7d4f",
     FROZEN_NAME: "#dd8452",
 }
+# Metrics of the table of differences; the JSON file has all.
+COMPARED_METRICS = ("hr@10", "ndcg@100")
 # Names of the columns of the table of periods.
 PERIOD_COLUMNS = {
     MODEL_NAME: "model",
@@ -130,6 +140,11 @@ class ReplayResults:
     def privacy_report(self) -> PrivacyReport:
         """Privacy report of the run with the smallest crowd."""
         return min(self.runs, key=lambda run: run.crowd).privacy_report
+
+    @cached_property
+    def differences(self) -> dict[tuple[str, str], Difference]:
+        """Differences from `REFERENCE_NAME` in the later periods, by model and metric."""
+        return compare_models(self.runs)
 
     def measure_recoveries(self) -> dict[str, Recovery]:
         """Return the recovery with and without side information, if tastes change."""
@@ -198,8 +213,8 @@ def replay(
         bool,
         typer.Option(
             "--baseline-models/--no-baseline-models",
-            help="Compare with EASE and ALS, which are not private. With thousands of items they "
-            "take most of the time.",
+            help="Compare with EASE and ALS, which are not private, and with DP-ALS, which trusts "
+            "one party. With thousands of items they take most of the time.",
         ),
     ] = True,
     sample_users: SampleUsers = None,
@@ -334,6 +349,7 @@ def print_results(results: ReplayResults) -> None:
     )
     output.results.print(_tabulate_periods(results))
     output.results.print(_tabulate_means(results))
+    output.results.print(_tabulate_differences(results))
     output.print_line(_describe_choices(results))
     for rows, by in (
         (group_by_age(results.runs), "epochs in the catalogue"),
@@ -383,19 +399,37 @@ def _tabulate_means(results: ReplayResults) -> Table:
         f"last period; last column: {labels[CHOOSING_METRIC]} in earlier periods, by which "
         f"settings are chosen; once: counts only the latest item of each person; frozen: does not "
         f"learn after epoch {results.runs[0].frozen_at}; popularity, {EASE_NAME} and {ALS_NAME} "
-        f"are not private",
+        f"are not private; each training of {TRUSTED_NAME} has a central budget of "
+        f"{TRUSTED_EPSILON:g}, and trusts one party",
         caption_justify="left",
     )
-    for name in [name + suffix for name in MODEL_COLOURS for suffix in ("", PLAIN_SUFFIX)]:
-        if name in means:
-            cells = [str(means[name].get(metric, "")) for metric in labels]
-            choice, before = results.runs[0].choices.get(name), ""
-            if name in earlier:
-                before = str(earlier[name][CHOOSING_METRIC])
-            elif choice is not None and choice.gain is not None:
-                before = f"{choice.gain:.4f}"
-            table.add_row(name, *cells, before)
+    for name in _list_shown_models(means):
+        cells = [str(means[name].get(metric, "")) for metric in labels]
+        choice, before = results.runs[0].choices.get(name), ""
+        if name in earlier:
+            before = str(earlier[name][CHOOSING_METRIC])
+        elif choice is not None and choice.gain is not None:
+            before = f"{choice.gain:.4f}"
+        table.add_row(name, *cells, before)
     return table
+
+
+def _tabulate_differences(results: ReplayResults) -> Table:
+    labels = {metric: _label_metrics(results)[metric] for metric in COMPARED_METRICS}
+    table = make_number_table(f"Differences from {REFERENCE_NAME}", "", *labels.values())
+    table.caption = (
+        f"in brackets: intervals by {RESAMPLE_COUNT:,} draws of people, which hold together with "
+        f"{COVERAGE:.0%}"
+    )
+    for name in _list_shown_models({name for name, _ in results.differences}):
+        table.add_row(name, *(str(results.differences[name, metric]) for metric in labels))
+    return table
+
+
+def _list_shown_models(names: Container[str]) -> list[str]:
+    """Return these models in the order of tables."""
+    both = [name + suffix for name in MODEL_COLOURS for suffix in ("", PLAIN_SUFFIX)]
+    return [name for name in both if name in names]
 
 
 def _label_metrics(results: ReplayResults) -> dict[str, str]:
@@ -509,6 +543,13 @@ def to_json(results: ReplayResults) -> dict[str, Any]:
         },
         "choosing": _means_to_json(average_periods(runs, runs[0].timeline.choosing)),
         "later": _means_to_json(average_later_periods(runs)),
+        "differences": {
+            "reference": REFERENCE_NAME,
+            "models": [
+                {"model": name, "metric": metric, **asdict(difference)}
+                for (name, metric), difference in results.differences.items()
+            ],
+        },
         "new_items": {
             "by_age": _rows_to_json(group_by_age(runs)),
             "by_touched": _rows_to_json(group_by_touched(runs)),
@@ -569,7 +610,7 @@ def _means_to_json(means: dict[str, dict[str, Interval]]) -> dict[str, Any]:
 
 
 def _setting_to_json(setting: Setting) -> dict[str, float | None]:
-    """Return a setting with null for a half-life without end, which JSON cannot write."""
+    """Return a setting with null for infinity, which JSON cannot write."""
     return {name: value if isfinite(value) else None for name, value in setting.items()}
 
 

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sottovoce.data.split import SplitRule
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Budget
-from sottovoce_lab.paper.bootstrap import RESAMPLE_COUNT, Difference
+from sottovoce_lab.bootstrap import RESAMPLE_COUNT, Difference, compute_differences
 from sottovoce_lab.paper.cells import Cell, SideKind
 from sottovoce_lab.paper.grid import (
     ALS_BY_METRIC,
@@ -50,8 +52,9 @@ BAR_COLOURS = ["#1b6ca8", "#dd9c6b", "#2a7d4f"]
 MAIN_NOTE = (
     "99 others: random items that the person never touched. All: every item that they never "
     "touched. ±: 95% interval over splits. In brackets: the difference to popularity, for rows "
-    f"with tags to popularity with tags, and its 95% interval by {RESAMPLE_COUNT:,} draws of "
-    "people. Budgets are of a device for a lifetime, for replacing its whole history. Local: every "
+    f"with tags to popularity with tags, and its interval by {RESAMPLE_COUNT:,} draws of people; "
+    "all intervals of a table hold together with 95%. Budgets are of a device for a lifetime, for "
+    "replacing its whole history. Local: every "
     "report can be traced. Central: an honest proxy shuffles the reports of honest people; of "
     "DP-ALS: one party holds every history. No central figure is given above "
     f"{MAX_CENTRAL_EPSILON:g}."
@@ -103,6 +106,7 @@ class MainTable(Experiment):
 
     def _build_table(self, split: SplitRule) -> Table:
         rows, records = [], []
+        differences = self._compute_differences(split)
         for row in self._rows[split]:
             numbers: list[str] = []
             spent = self.reader.read_budget(row.family)
@@ -110,7 +114,7 @@ class MainTable(Experiment):
             about = {"method": row.label, "split": split}
             for metric in METRIC_LABELS:
                 mean = self._read_interval(row, metric)
-                difference = self._compute_difference(row, metric, split)
+                difference = differences.get((row.label, metric))
                 added = {} if difference is None else asdict(difference)
                 records += [
                     record | added
@@ -197,29 +201,40 @@ class MainTable(Experiment):
             return self.reader.read_interval(row.family, metric)
         return self.reader.read_side_interval(row.family, row.side, metric)
 
-    def _compute_difference(self, row: Row, metric: str, split: SplitRule) -> Difference | None:
-        """Return the difference from popularity: with tags if the row has side information."""
-        popularity = next(
-            other
-            for other in self._rows[split]
-            if other.label.startswith("popularity")
-            and (other.side is not None) == (row.side is not None)
-        )
-        pairs = [
-            (ours, theirs)
-            for seed in self.grid.seeds
-            if (ours := self.store.get(row.family(seed)))
-            and (theirs := self.store.get(popularity.family(seed)))
-        ]
-        if row.label == popularity.label or not pairs:
-            return None
-        our_draws = [ours["draws"][row.get_draws_name(metric)] for ours, _ in pairs]
-        their_draws = [theirs["draws"][popularity.get_draws_name(metric)] for _, theirs in pairs]
-        gains = [
-            _get_metric(row, ours, metric) - _get_metric(popularity, theirs, metric)
-            for ours, theirs in pairs
-        ]
-        return Difference.from_draws(sum(gains) / len(gains), our_draws, their_draws)
+    def _compute_differences(self, split: SplitRule) -> dict[tuple[str, str], Difference]:
+        """Return differences from popularity, by label and metric.
+
+        Rows with side information are compared with popularity with tags.
+        """
+        differences, draws = {}, {}
+        for row in self._rows[split]:
+            popularity = next(
+                other
+                for other in self._rows[split]
+                if other.label.startswith("popularity")
+                and (other.side is not None) == (row.side is not None)
+            )
+            pairs = [
+                (ours, theirs)
+                for seed in self.grid.seeds
+                if (ours := self.store.get(row.family(seed)))
+                and (theirs := self.store.get(popularity.family(seed)))
+            ]
+            if row.label == popularity.label or not pairs:
+                continue
+            for metric in METRIC_LABELS:
+                key = row.label, metric
+                name, other = row.get_draws_name(metric), popularity.get_draws_name(metric)
+                gains = [
+                    _get_metric(row, ours, metric) - _get_metric(popularity, theirs, metric)
+                    for ours, theirs in pairs
+                ]
+                drawn = [
+                    np.subtract(ours["draws"][name], theirs["draws"][other])
+                    for ours, theirs in pairs
+                ]
+                differences[key], draws[key] = sum(gains) / len(gains), np.mean(drawn, axis=0)
+        return compute_differences(differences, draws)
 
 
 def _get_metric(row: Row, result: dict[str, Any], metric: str) -> float:

@@ -30,7 +30,8 @@ from sottovoce_lab.paper.tables import (
 from sottovoce_lab.replay.rivals import FROZEN_NAME, MODEL_NAME, PLAIN_SUFFIX
 
 # The data sets of the main table, and those of them for which the report shows what reports add.
-MAIN_DATA = ("netflix-75k", "netflix-fresh-40k", "ml-1m")
+# One of them is 40,000 people of another, which shows what a smaller crowd costs.
+MAIN_DATA = ("netflix-75k", "netflix-75k-40k", "netflix-fresh-40k", "ml-1m")
 ADDS_DATA = ("netflix-75k", "netflix-fresh-40k")
 # The data sets of replays.
 REPLAY_DATA = ("netflix-75k", "online-retail")
@@ -38,6 +39,8 @@ REPLAY_DATA = ("netflix-75k", "online-retail")
 OWN_REPLAY_MODELS = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX)
 # The labels of our methods begin with this.
 OWN_PREFIX = "ours"
+# Columns of a difference and its interval.
+DIFFERENCE_PARTS = ("difference", "low", "high")
 # Parts of labels in the files, and the words that replace them in the report.
 REPORT_LABELS = {
     "FMF-LDP (preset paper)": "preset paper",
@@ -93,7 +96,7 @@ class Pivot:
             return NO_VALUE
         row = rows[0]
         if self.has_differences:
-            numbers = [row.get(part) for part in ("difference", "low", "high")]
+            numbers = [row.get(part) for part in DIFFERENCE_PARTS]
             if not all(numbers):
                 return NO_VALUE
             difference, low, high = (f"{float(number or 0):+.4f}" for number in numbers)
@@ -211,6 +214,10 @@ def _list_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
         ]
         for run in runs
     ]
+    differences = {
+        (one["model"], one["metric"]): {part: one[part] for part in DIFFERENCE_PARTS}
+        for one in replay["differences"]["models"]
+    }
     rows = []
     for model, metrics in replay["later"].items():
         for metric in metrics if not model.startswith(FROZEN_NAME) else ():
@@ -220,7 +227,10 @@ def _list_rows(replay: Mapping[str, Any]) -> list[dict[str, Any]]:
             ]
             plan = _describe_plan(settings) if model in OWN_REPLAY_MODELS else ""
             about = {"plan": plan, "model": model, "metric": metric}
-            rows += make_records(Interval.from_values(means), **about)
+            rows += [
+                record | differences.get((model, metric), {})
+                for record in make_records(Interval.from_values(means), **about)
+            ]
     return rows
 
 
@@ -267,6 +277,15 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
                 "NDCG@100 all": {"metric": "ndcg@100"},
                 "HR@10 of 100": {"metric": "hr@10 sampled"},
             },
+        )
+        for data in REPLAY_DATA
+    },
+    **{
+        f"differences-replay-{data}": Pivot(
+            (f"replay-{data}.csv",),
+            ("model", "plan"),
+            {"HR@10 all": {"metric": "hr@10"}, "NDCG@100 all": {"metric": "ndcg@100"}},
+            has_differences=True,
         )
         for data in REPLAY_DATA
     },
@@ -438,12 +457,13 @@ PIVOTS: dict[str, Pivot | Listing | Targets] = {
 
 
 def build_measured_tables(folder: Path) -> dict[str, Table]:
-    """Return the tables whose files are in the folder, by name."""
-    return {
+    """Return the tables whose numbers are in the folder, by name."""
+    tables = {
         name: pivot.build(name, folder)
         for name, pivot in PIVOTS.items()
         if any((folder / file).exists() for file in pivot.files)
     }
+    return {name: table for name, table in tables.items() if table.rows}
 
 
 def find_measured(folder: Path, data: str) -> dict[str, Path]:

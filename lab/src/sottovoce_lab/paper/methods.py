@@ -36,7 +36,7 @@ from sottovoce.simulation.evaluation.side_information import SideInformation, so
 from sottovoce.simulation.training import start_training
 from sottovoce.simulation.training import train as learn
 from sottovoce.training import Settings
-from sottovoce_lab.paper.bootstrap import compute_resampled_means
+from sottovoce_lab.bootstrap import compute_resampled_means
 from sottovoce_lab.paper.cells import TRAINED_METHODS, Cell, Method, SideKind, TestKind
 from sottovoce_lab.paper.communication import measure_message_bytes
 from sottovoce_lab.paper.fifths import measure_fifths

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sottovoce.core.recommending import WideModel, build_popularity_model, weigh_histories
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
-from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
+from sottovoce.simulation.evaluation.metrics import compute_gains, compute_hits
 from sottovoce.simulation.evaluation.ranking import Factors, Ranks, rank_and_list, rank_factors
 from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.training import Settings
@@ -27,11 +27,11 @@ FROZEN_NAME = "frozen"
 POPULARITY_NAME = "popularity"
 # Suffix of the name of a model without side information.
 PLAIN_SUFFIX = " alone"
-# Metrics of ranks in the whole catalogue; the first one is drawn as a curve.
-CATALOGUE_METRICS: dict[str, Callable[[Ranks], float]] = {
-    "hr@10": lambda ranks: hit_ratio(ranks, 10),
-    "hr@50": lambda ranks: hit_ratio(ranks, 50),
-    "ndcg@100": lambda ranks: ndcg(ranks, 100),
+# Metrics of ranks in the whole catalogue, with a value for each case.
+CATALOGUE_METRICS: dict[str, Callable[[Ranks], Float64]] = {
+    "hr@10": lambda ranks: compute_hits(ranks, 10),
+    "hr@50": lambda ranks: compute_hits(ranks, 50),
+    "ndcg@100": lambda ranks: compute_gains(ranks, 100),
 }
 # HR@10 among the touched item and its negatives.
 SAMPLED_METRIC = "hr@10 sampled"
@@ -49,6 +49,11 @@ class CaseRanks:
     """Ranks among sampled items that a person never touches."""
     off_chart: float | None = None
     """Mean number of the first ten items that are not in the chart; None: it was not counted."""
+
+    def compute_by_case(self) -> dict[str, Float64]:
+        """Return the metrics of ranks of each case."""
+        whole = {name: compute(self.catalogue) for name, compute in CATALOGUE_METRICS.items()}
+        return whole | {SAMPLED_METRIC: compute_hits(self.sampled, LIST_LENGTH)}
 
     @classmethod
     def from_factors(cls, X: Float32, V: Float32, cases: Cases) -> CaseRanks:
@@ -75,8 +80,7 @@ class CaseResults:
     def summarize(self) -> dict[str, dict[str, float]]:
         """Return the metrics of each model."""
         return {
-            name: {metric: compute(own.catalogue) for metric, compute in CATALOGUE_METRICS.items()}
-            | {SAMPLED_METRIC: hit_ratio(own.sampled, LIST_LENGTH)}
+            name: {metric: float(values.mean()) for metric, values in own.compute_by_case().items()}
             | ({} if own.off_chart is None else {OFF_CHART_METRIC: own.off_chart})
             for name, own in self.ranks.items()
         }

@@ -1,6 +1,6 @@
-"""Summaries of replays over seeds: means, new items, and the recovery after a change of tastes."""
+"""Summaries of replays over seeds: means, differences, new items, and changes of tastes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation.metrics import Interval
+from sottovoce_lab.bootstrap import Difference, compute_differences, resample_people
+from sottovoce_lab.replay.baselines import RECENT_PEOPLE_NAME
 from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE
 from sottovoce_lab.replay.replay import Replay
-from sottovoce_lab.replay.rivals import CaseResults
+from sottovoce_lab.replay.rivals import PLAIN_SUFFIX, CaseResults
 
 # Each row of a table begins with one of these ages. The last row ends with the age at which items
 # are no longer new.
@@ -18,6 +20,9 @@ AGE_ROWS = (0, 1, 2, 3, 4, 6, 8)
 # Each row of a table begins with one of these numbers of people who had touched an item. The last
 # row has no end.
 TOUCHED_ROWS = (0, 1, 10, 30, 100, 300, 1_000, 3_000)
+
+# The model with which all others are compared: the best popularity that needs no settings of lists.
+REFERENCE_NAME = RECENT_PEOPLE_NAME + PLAIN_SUFFIX
 
 # A mask of the cases that belong to a row, and the hits of all models, for one period.
 Cell = tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]
@@ -90,6 +95,54 @@ def average_periods(replays: Sequence[Replay], numbers: range) -> dict[str, dict
         for name in metrics[0][-1]
         if all(name in quality for quality in periods)
     }
+
+
+def compare_models(replays: Sequence[Replay]) -> dict[tuple[str, str], Difference]:
+    """Return the differences from `REFERENCE_NAME` over the later periods, by model and metric.
+
+    Each draw of the bootstrap has the same people in all periods and all replays.
+    """
+    runs = [_list_later(replay) for replay in replays]
+    names = average_later_periods(replays).keys() - {REFERENCE_NAME}
+    gains = [[_compute_gains(result, names) for result in run] for run in runs]
+    keys = list(gains[0][0])
+    # Only the people of any test matter; of all others it is enough to draw how many there are.
+    tested = np.unique(np.concatenate([result.cases.users for run in runs for result in run]))
+    n_people = replays[0].timeline.histories.n_users
+    draws = np.array([times[tested] for times in resample_people(n_people)], np.uint8)
+    tables = [[np.column_stack([own[key] for key in keys]) for own in run] for run in gains]
+    means = np.mean([np.mean([table.mean(axis=0) for table in run], axis=0) for run in tables], 0)
+    drawn = np.mean(
+        [
+            np.mean([
+                _average_by_draw(draws[:, np.searchsorted(tested, result.cases.users)], table)
+                for result, table in zip(results, run, strict=True)
+            ], axis=0)
+            for results, run in zip(runs, tables, strict=True)
+        ],
+        axis=0,
+    )  # fmt: skip
+    return compute_differences(
+        dict(zip(keys, means.tolist(), strict=True)), dict(zip(keys, drawn.T, strict=True))
+    )
+
+
+def _compute_gains(
+    result: CaseResults, names: Iterable[str]
+) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """Return by how much each model is better than the reference in each case."""
+    reference = result.ranks[REFERENCE_NAME].compute_by_case()
+    return {
+        (name, metric): values - reference[metric]
+        for name in names
+        for metric, values in result.ranks[name].compute_by_case().items()
+    }
+
+
+def _average_by_draw(times: NDArray[np.uint8], table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the means of the columns in every draw; 0 for a draw with nobody of this table."""
+    weights = times.astype(np.float64)
+    return np.asarray(weights @ table / np.maximum(weights.sum(axis=1, keepdims=True), 1))
 
 
 def group_by_age(replays: Sequence[Replay]) -> list[Row]:
