@@ -109,11 +109,10 @@ def _describe_feed(feed: "Feed") -> Iterator[str]:
     if summary.prices:
         low, high = summary.prices
         yield f"Prices: {low:,.2f} to {high:,.2f}, {summary.currency or 'without a currency'}."
-        currency = summary.currency if summary.currency.isalpha() else "XXX"
-        yield (
-            f"Option of the widget for reasons{' (XXX: your currency)' * (currency == 'XXX')}: "
-            f'numbers: {{ price: {{ name: "Price", style: "currency", currency: "{currency}" }} }}'
-        )
+        code = summary.currency if summary.currency.isalpha() else "XXX"
+        numbers = f'{{ price: {{ name: "Price", style: "currency", currency: "{code}" }} }}'
+        hint = " (XXX: the code of your currency)" * (code == "XXX")
+        yield f"For prices in reasons, give the widget numbers: {numbers}{hint}"
     example = next(iter(feed.items))
     yield f'Ids: {summary.id_column}. A page names an article as in seen="{example}".'
 
