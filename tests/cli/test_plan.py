@@ -69,13 +69,13 @@ def test_no_says_what_would_be_enough_and_prints_no_command(
     out, shop = tmp_path / "plan.json", tmp_path / "products_export.csv"
     rows = "".join(f"item-{n},Item {n},Kind {n % 3},{n}.50,true\n" for n in range(60))
     shop.write_text(f"Handle,Title,Type,Variant Price,Published\n{rows}")
-    known = ["--budget", "20", "--catalogue", shop, "--json", out]
-    names = call(*SMALL, *known, "--newcomers", "1")
+    options = ["--budget", "20", "--catalogue", shop, "--json", out]
+    names = call(*SMALL, *options, "--newcomers", "1")
     content = json.loads(out.read_text())
     assert content["enough_newcomers"] > 1
     assert content["enough_volunteers"] == 50
     assert "3 of type, 10 of price" in names
-    taste = call(*SMALL, *known, *TASTE)
+    taste = call(*SMALL, *options, *TASTE)
     content = json.loads(out.read_text())
     assert content["verdict"] == "no"
     assert content["enough_people"] > 200

@@ -62,12 +62,12 @@ ACCOUNTS_NOTE = (
 
 
 @dataclass(frozen=True)
-class KnownCatalogue:
+class CatalogueFacts:
     """What a plan knows of the catalogue."""
 
     items: int
     tags: Tags | None = None
-    """Tags of the items; None if only their number is known."""
+    """Tags of the items; None if only their number is facts."""
     options: str = "--catalogue FILE"
     """The options with which a server gets this catalogue."""
 
@@ -136,46 +136,46 @@ def plan(
     total_budget = choose_command_budget(budget, central_budget, DEFAULT_PRESET, {})
     assert total_budget is not None, "no setting names a cost"
     public = None if start is None else read_start(start)
-    known = _read_catalogue(items, catalogue, columns)
+    facts = _read_catalogue(items, catalogue, columns)
     numbers = PublicNumbers(
-        people, known.items, history, 0 if public is None else public.V.shape[1]
+        people, facts.items, history, 0 if public is None else public.V.shape[1]
     )
     learns_names = is_for_names(total_budget) if learn is None else learn == "names"
     if public is not None:
         output.print_note(output.describe_start(public.provenance))
-    if known.tags is not None:
+    if facts.tags is not None:
         output.print_line(
-            f"The catalogue has {output.pluralize(known.items, 'item')}; tags for recommendations: "
-            f"{known.tags.format_kinds()}."
+            f"The catalogue has {output.pluralize(facts.items, 'item')}; tags for recommendations: "
+            f"{facts.tags.format_kinds()}."
         )
     if learns_names:
-        _plan_names(numbers, newcomers, total_budget, seed, json, start, known, accounts=accounts)
+        _plan_names(numbers, newcomers, total_budget, seed, json, start, facts, accounts=accounts)
         return
     try:
-        _plan_taste(numbers, total_budget, seed, json, start, known, accounts=accounts)
+        _plan_taste(numbers, total_budget, seed, json, start, facts, accounts=accounts)
     except NothingToLearnError as error:
         _print_no_reports(numbers, f"No: {error}.", json)
 
 
 def _read_catalogue(
     items: int | None, catalogue: Path | None, columns: str | None
-) -> KnownCatalogue:
+) -> CatalogueFacts:
     """Return what the options say about the catalogue."""
     if (items is None) == (catalogue is None):
         raise SettingsError("give either --items NUMBER or --catalogue FILE")
     if catalogue is None:
         if columns is not None:
             raise SettingsError("--columns needs --catalogue FILE, whose columns it names")
-        return KnownCatalogue(items or 0)
+        return CatalogueFacts(items or 0)
     content = read_catalogue_file(catalogue, columns)
     options = f"--catalogue {quote(str(catalogue))}"
     if columns is not None:
         options += f" --columns {quote(columns)}"
-    return KnownCatalogue(len(content.items), content.tags, options)
+    return CatalogueFacts(len(content.items), content.tags, options)
 
 
-def _find_volunteers(numbers: PublicNumbers, seed: int, known: KnownCatalogue) -> int | None:
-    """Return how many volunteers make lists better without reports; None if that is not known."""
+def _find_volunteers(numbers: PublicNumbers, seed: int, facts: CatalogueFacts) -> int | None:
+    """Return how many volunteers make lists better without reports; None if that is not facts."""
 
     def print_try(people: int) -> None:
         output.print_note(f"Trying a public start of {output.count_people(people)} ...")
@@ -184,7 +184,7 @@ def _find_volunteers(numbers: PublicNumbers, seed: int, known: KnownCatalogue) -
         check_shop_size(numbers)
     except SettingsError:
         return None  # too small for an invented shop
-    return find_enough_volunteers(numbers, seed, print_try, tags=known.tags)
+    return find_enough_volunteers(numbers, seed, print_try, tags=facts.tags)
 
 
 def _describe_enough(people: str | None, volunteers: int | None) -> str:
@@ -220,7 +220,7 @@ def _plan_names(
     seed: int,
     json: Path | None,
     start: Path | None,
-    known: KnownCatalogue,
+    facts: CatalogueFacts,
     *,
     accounts: bool,
 ) -> None:
@@ -234,7 +234,7 @@ def _plan_names(
     supply, content = _describe_supply(outlook), _names_to_dict(outlook)
     if outlook.verdict != "no":
         _print_plan(outlook, supply, _describe_names(outlook))
-        output.print_line(_format_names_command(outlook, start, known))
+        output.print_line(_format_names_command(outlook, start, facts))
         output.write_json(json, content)
         return
     enough = find_enough_newcomers(numbers, newcomers, budget, accounts=accounts)
@@ -243,7 +243,7 @@ def _plan_names(
         _print_no_reports(numbers, supply, json, _describe_enough(needed, None))
         return
     _print_plan(outlook, supply, _describe_names(outlook))
-    volunteers = _find_volunteers(numbers, seed, known)
+    volunteers = _find_volunteers(numbers, seed, facts)
     output.print_line(_describe_enough(needed, volunteers))
     searched = {"enough_newcomers": enough, "enough_volunteers": volunteers}
     output.write_json(json, content | searched)
@@ -255,7 +255,7 @@ def _plan_taste(
     seed: int,
     json: Path | None,
     start: Path | None,
-    known: KnownCatalogue,
+    facts: CatalogueFacts,
     *,
     accounts: bool,
 ) -> None:
@@ -271,12 +271,12 @@ def _plan_taste(
         )
 
     outlook = make_shop_outlook(
-        numbers, budget, seed, print_shop, accounts=accounts, tags=known.tags
+        numbers, budget, seed, print_shop, accounts=accounts, tags=facts.tags
     )
     _print_plan(outlook, _describe_verdict(outlook), _describe_time(outlook))
     content = _taste_to_dict(outlook)
     if outlook.verdict != "no":
-        output.print_line(_format_taste_command(outlook, start, known))
+        output.print_line(_format_taste_command(outlook, start, facts))
     output.results.print(_make_table(outlook))
     output.print_line(_describe_basis(outlook))
     if outlook.verdict == "no":
@@ -284,8 +284,8 @@ def _plan_taste(
         def print_try(people: int) -> None:
             output.print_note(f"Trying {output.count_people(people)} a week ...")
 
-        enough = find_enough_people(numbers, budget, seed, print_try, tags=known.tags)
-        volunteers = None if start else _find_volunteers(numbers, seed, known)
+        enough = find_enough_people(numbers, budget, seed, print_try, tags=facts.tags)
+        volunteers = None if start else _find_volunteers(numbers, seed, facts)
         people = None if enough is None else f"about {output.count_people(enough)} a week"
         output.print_line(_describe_enough(people, volunteers))
         content |= {"enough_people": enough, "enough_volunteers": volunteers}
@@ -400,16 +400,16 @@ def _describe_time(outlook: ShopOutlook) -> str:
     return f"{text}; the training takes {output.pluralize(weeks * settings.epochs, 'week')}."
 
 
-def _format_taste_command(outlook: ShopOutlook, start: Path | None, known: KnownCatalogue) -> str:
+def _format_taste_command(outlook: ShopOutlook, start: Path | None, facts: CatalogueFacts) -> str:
     """Return the line with the command that sets up a server with the same plan."""
     others = {"history": f"{outlook.public_numbers.history:.15g}", "start": start}
-    return _format_setup_command(outlook, DAYS_PER_WEEK, "taste", others, known) + " --ends"
+    return _format_setup_command(outlook, DAYS_PER_WEEK, "taste", others, facts) + " --ends"
 
 
-def _format_names_command(outlook: NamesOutlook, start: Path | None, known: KnownCatalogue) -> str:
+def _format_names_command(outlook: NamesOutlook, start: Path | None, facts: CatalogueFacts) -> str:
     """Return the line with the command that sets up a server with the same plan."""
     others = {"epochs": f"{outlook.settings.epochs}", "start": start}
-    return _format_setup_command(outlook, outlook.epoch_days, "names", others, known)
+    return _format_setup_command(outlook, outlook.epoch_days, "names", others, facts)
 
 
 def _format_setup_command(
@@ -417,7 +417,7 @@ def _format_setup_command(
     epoch_days: int,
     kind: Learn,
     others: Mapping[str, object],
-    known: KnownCatalogue,
+    facts: CatalogueFacts,
 ) -> str:
     budget = outlook.budget
     values = {
@@ -431,7 +431,7 @@ def _format_setup_command(
     }
     options = " ".join(f"--{name} {value}" for name, value in values.items() if value)
     flags = " --accounts" * outlook.accounts
-    return f"To set it up: sottovoce server init FOLDER {known.options} {options}{flags}"
+    return f"To set it up: sottovoce server init FOLDER {facts.options} {options}{flags}"
 
 
 def _make_table(outlook: ShopOutlook) -> Table:
@@ -457,7 +457,7 @@ def _describe_basis(outlook: ShopOutlook) -> str:
         return f"{text} They have no tags, which cost no report and make lists better than this."
     return (
         f"{text} They have the tags of the catalogue. In them, half of the items with tags are to "
-        "the taste that one of their tags stands for; how far that is so with you is not known."
+        "the taste that one of their tags stands for; how far that is so with you is not facts."
     )
 
 

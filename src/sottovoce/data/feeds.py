@@ -399,26 +399,26 @@ _READERS = {
 def _make_feed(rows: FeedRows, id_roles: Sequence[str], articles: Articles) -> Feed:
     """Return the items of those articles that are not left out, and a summary."""
     path = rows.table.path
-    kept = {item: article for item, article in articles.items() if article.left_out is None}
+    published = {item: article for item, article in articles.items() if article.left_out is None}
     left_out = Counter(article.left_out for article in articles.values() if article.left_out)
-    if not kept:
+    if not published:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         raise DataError(
             f"{rows.format.name}: there must be at least one published article, but all are left "
             f"out ({reasons})",
             path=path,
         )
-    prices, currency = _read_prices(rows, kept)
+    prices, currency = _read_prices(rows, published)
     counts = Counter(
         (kind, label)
-        for article in kept.values()
+        for article in published.values()
         for kind, labels in article.labels.items()
         for label in labels
     )
-    common = {entry for entry, count in counts.items() if count == len(kept) > 1}
+    common = {entry for entry, count in counts.items() if count == len(published) > 1}
     items: dict[str, tuple[str, Traits]] = {}
     excess = 0
-    for item, article in kept.items():
+    for item, article in published.items():
         tags, n_excess = _choose_tags(article, common)
         excess += n_excess
         if item in prices:
@@ -428,10 +428,10 @@ def _make_feed(rows: FeedRows, id_roles: Sequence[str], articles: Articles) -> F
         rows.format.name,
         " or else ".join(rows.columns[role] for role in id_roles),
         rows=len(rows),
-        articles=len(kept),
-        variants=sum(article.variants for article in kept.values() if article.variants > 1),
+        articles=len(published),
+        variants=sum(article.variants for article in published.values() if article.variants > 1),
         left_out=dict(left_out),
-        sold_out=sum(article.is_sold_out for article in kept.values()),
+        sold_out=sum(article.is_sold_out for article in published.values()),
         labels=Counter(kind for kind, label in counts if (kind, label) not in common),
         common_labels=tuple(label for _, label in sorted(common)),
         excess_labels=excess,
@@ -483,30 +483,32 @@ def _read_prices(rows: FeedRows, articles: Articles) -> tuple[dict[str, float], 
     marks = find_decimal_marks(price.digits for price in prices.values() if price)
     currencies: dict[str, tuple[int, str]] = {}
     values: dict[tuple[int, str], float] = {}
-    for place, price in sorted(prices.items()):
+    for (row, role), price in sorted(prices.items()):
         value = None if price is None else parse_number(price.digits, marks)
         if price is None or value is None:
             rows.add_problem(
-                *place,
-                f"has {cells[place]!r:.80}; it must be a price such as 1234.50 or 4.50 EUR, which "
-                "can be read in one way only",
+                row,
+                role,
+                f"has {cells[row, role]!r:.80}; it must be a price such as 1234.50 or 4.50 EUR, "
+                "which can be read in one way only",
             )
             continue
-        values[place] = value
+        values[row, role] = value
         if price.currency:
-            currencies.setdefault(price.currency, place)
+            currencies.setdefault(price.currency, (row, role))
     if len(currencies) > 1:
-        (first, (row, _)), (second, place) = list(currencies.items())[:2]
-        location = rows.table.format_location(row)
+        (first, (first_row, _)), (second, (row, role)) = list(currencies.items())[:2]
+        location = rows.table.format_location(first_row)
         rows.add_problem(
-            *place,
+            row,
+            role,
             f"has {second}, but {first} on {location}: a feed must have one currency, so give one "
             "feed for each",
         )
     rows.table.raise_problems()
     lowest = {
-        item: min(found)
+        item: min(article_prices)
         for item, article in articles.items()
-        if (found := [values[place] for place in article.price_rows if place in values])
+        if (article_prices := [values[place] for place in article.price_rows if place in values])
     }
     return lowest, next(iter(currencies), "")

@@ -77,8 +77,8 @@ class Table:
             return
         prefix = f"{self.feed_format}: " if self.feed_format else ""
         if len(problems) == 1:
-            row, problem = problems[0]
-            what = prefix + problem
+            row, what = problems[0]
+            what = f"{prefix}{what}"
             if self.lines is not None:
                 raise DataError(what, path=self.path, line=self.lines[row])
             raise DataError(f"{self.format_location(row)}: {what}", path=self.path)
