@@ -58,7 +58,10 @@ def read_catalogue_file(
         for line in _describe_feed(feed):
             output.print_note(line)
     else:
-        advice = f", or say which one it is: {option} {COLUMNS_EXAMPLE}"
+        advice = (
+            f", or say which one it is: {option} {COLUMNS_EXAMPLE}. An export of Shopify has "
+            "Handle and Title, one of WooCommerce ID, Type and Name"
+        )
         chosen = data.parse_columns(columns, COLUMNS_EXAMPLE)
         descriptions = data.items.read_items(path, chosen, advice=advice)
     items = (

@@ -189,13 +189,17 @@ def _find_volunteers(numbers: PublicNumbers, seed: int, facts: CatalogueFacts) -
 
 def _describe_enough(people: str | None, volunteers: int | None) -> str:
     """Return in words what would be enough: a number of people, or a public start."""
-    text = f"Enough would be {people}" if people else "More people are not enough"
+    alternatives = [people] if people else []
     if volunteers is not None:
-        text += (
-            f", or a public start (`sottovoce start`) of {output.count_people(volunteers)} who "
+        alternatives.append(
+            f"a public start (`sottovoce start`) of {output.count_people(volunteers)} who "
             "publish what they touched, without any report"
         )
-    return f"{text}; or try a larger budget."
+    if not alternatives:
+        return (
+            "Neither more people nor a public start helped, as far as tried: try a larger budget."
+        )
+    return f"Enough would be {', or '.join(alternatives)}; or try a larger budget."
 
 
 def _print_no_reports(

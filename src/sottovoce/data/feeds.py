@@ -30,6 +30,7 @@ from sottovoce.data.feed_files import (
 from sottovoce.data.interactions import ItemDescriptions
 from sottovoce.data.prices import find_decimal_marks, parse_number, split_price
 from sottovoce.errors import DataError
+from sottovoce.protocol.catalogue import MAX_LABELS_PER_ITEM, MAX_TEXT_LENGTH
 
 SHOPIFY = FeedFormat(
     "Shopify export",
@@ -96,9 +97,6 @@ GOOGLE = FeedFormat(
     numbered={},
 )
 TEXT_FORMATS = (SHOPIFY, WOOCOMMERCE, GOOGLE)
-# Maximum number of characters of an id and of a label, and of labels of an item, in a catalogue.
-MAX_FEED_TEXT = 512
-MAX_FEED_LABELS = 64
 
 # What a cell of each column may say, in lower case, and why such an article is left out; None: it
 # is not left out. The statuses of WooCommerce are numbers.
@@ -143,7 +141,7 @@ class Article:
     def add_labels(self, kind: str, labels: Iterable[str]) -> None:
         """Add the labels of a kind that are not empty."""
         for label in labels:
-            if cleaned := clean_text(label)[:MAX_FEED_TEXT].strip():
+            if cleaned := clean_text(label)[:MAX_TEXT_LENGTH].strip():
                 self.labels.setdefault(kind, {})[cleaned] = None
 
 
@@ -223,9 +221,9 @@ def _read_id(rows: FeedRows, row: int, role: str) -> str:
     item = rows.get(row, role)
     if not item:
         rows.add_problem(row, role, "is empty: every row needs an id")
-    elif len(item) > MAX_FEED_TEXT or replace_control_characters(item) != item:
+    elif len(item) > MAX_TEXT_LENGTH or replace_control_characters(item) != item:
         rows.add_problem(
-            row, role, f"must have at most {MAX_FEED_TEXT} characters, none of them invisible"
+            row, role, f"must have at most {MAX_TEXT_LENGTH} characters, none of them invisible"
         )
     return item
 
@@ -279,8 +277,8 @@ def _read_google(rows: FeedRows) -> tuple[Sequence[str], Articles]:
     for row in range(len(rows)):
         name = _read_id(rows, row, "id")
         _check_repeated(rows, row, name, first_rows)
-        role = "group" if rows.get(row, "group") else "id"
-        article = articles.setdefault(_read_id(rows, row, role), Article(row, is_sold_out=True))
+        group = _read_id(rows, row, "group") if rows.get(row, "group") else name
+        article = articles.setdefault(group, Article(row, is_sold_out=True))
         article.titles.append(rows.get(row, "title"))
         article.variants += 1
         types = _split_values(rows.get(row, "category"))
@@ -446,7 +444,7 @@ def _choose_tags(
 ) -> tuple[dict[str, tuple[str, ...] | float], int]:
     """Return the labels of an article by kind, and how many were too many."""
     tags: dict[str, tuple[str, ...] | float] = {}
-    left = MAX_FEED_LABELS
+    left = MAX_LABELS_PER_ITEM
     excess = 0
     for kind, all_labels in article.labels.items():
         labels = [label for label in all_labels if (kind, label) not in common]
