@@ -286,7 +286,7 @@ def test_other_tables_are_no_feeds(tmp_path: Path) -> None:
     tables: list[tuple[str, str | bytes]] = [
         ("a.csv", "sku,name,category,price\nT-01,Green tea,tea,4.50\n"),
         ("a.tsv", "item\ttitle\tprice\nT-01\tGreen tea\t4.50\n"),
-        ("a.csv", "id,title,price\n1,Tea,4\n"),
+        ("a.csv", "id,title,price\n1,Tea,4\n"), ("a.csv", "item,id,title,link\n1,2,Tea,x\n"),
         ("a.csv", ""), ("a.csv", b"\xff\xfe\0"), ("a.parquet", b"PAR1"),
     ]  # fmt: skip
     for name, content in tables:

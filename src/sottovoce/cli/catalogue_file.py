@@ -21,6 +21,8 @@ CATALOGUE_HELP = (
     "(.csv, .tsv, .txt, .xml), a table (.csv, .tsv, .parquet), or a catalogue (.json)."
 )
 COLUMNS_EXAMPLE = "item=NAME,title=NAME,genre=NAME"
+# Letters of the code of a currency, such as EUR.
+CURRENCY_CODE_LETTERS = 3
 # Items that are listed for each kind of change.
 MAX_ITEMS_LISTED = 10
 
@@ -112,7 +114,8 @@ def _describe_feed(feed: "Feed") -> Iterator[str]:
     if summary.prices:
         low, high = summary.prices
         yield f"Prices: {low:,.2f} to {high:,.2f}, {summary.currency or 'without a currency'}."
-        code = summary.currency if summary.currency.isalpha() else "XXX"
+        # A symbol such as "$" stands for several currencies.
+        code = summary.currency if len(summary.currency) == CURRENCY_CODE_LETTERS else "XXX"
         numbers = f'{{ price: {{ name: "Price", style: "currency", currency: "{code}" }} }}'
         hint = " (XXX: the code of your currency)" * (code == "XXX")
         yield f"For prices in reasons, give the widget numbers: {numbers}{hint}"

@@ -175,7 +175,7 @@ def _read_catalogue(
 
 
 def _find_volunteers(numbers: PublicNumbers, seed: int, facts: CatalogueFacts) -> int | None:
-    """Return how many volunteers make lists better without reports; None if that is not facts."""
+    """Return how many volunteers make lists better without reports; None if that is not known."""
 
     def print_try(people: int) -> None:
         output.print_note(f"Trying a public start of {output.count_people(people)} ...")
@@ -461,7 +461,7 @@ def _describe_basis(outlook: ShopOutlook) -> str:
         return f"{text} They have no tags, which cost no report and make lists better than this."
     return (
         f"{text} They have the tags of the catalogue. In them, half of the items with tags are to "
-        "the taste that one of their tags stands for; how far that is so with you is not facts."
+        "the taste that one of their tags stands for; how far that is so with you is not known."
     )
 
 

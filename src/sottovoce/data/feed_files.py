@@ -26,6 +26,8 @@ _FEED_SEPARATORS = (",", "\t", ";", "|")
 # Bounds that only a broken or hostile feed exceeds: of a file, and of one cell of it.
 MAX_FEED_BYTES = 2**30
 MAX_CELL_CHARACTERS = 2**24
+# A table with this column is no feed, whatever its other columns are.
+_OWN_ID_COLUMN = "item"
 # Names of the elements of an article, in RSS and in Atom.
 _ENTRY_NAMES = ("item", "entry")
 # Where the names of Google's attributes stand. They have priority over those of RSS and Atom: the
@@ -50,6 +52,8 @@ class FeedFormat:
     def find_columns(self, names: list[str]) -> dict[str, int] | None:
         """Return the place of the column of each role; None if this is another format."""
         normalized = [normalize_name(name) for name in names]
+        if _OWN_ID_COLUMN in normalized:
+            return None
         places = {
             role: normalized.index(next(alias for alias in aliases if alias in normalized))
             for role, aliases in self.columns.items()
@@ -95,7 +99,6 @@ class FeedRows:
 
 def read_text_rows(path: Path, formats: tuple[FeedFormat, ...]) -> FeedRows | None:
     """Read a text file of one of these formats; return None if it is of none of them."""
-    _check_size(path)
     for separator in _FEED_SEPARATORS:
         with convert_read_errors(path), path.open("rb") as file, _allow_long_cells():
             records = _split_records(file, separator, path)
@@ -105,6 +108,7 @@ def read_text_rows(path: Path, formats: tuple[FeedFormat, ...]) -> FeedRows | No
                 continue  # the caller reads it as another table, whose errors are exact
             for feed_format in formats:
                 if places := feed_format.find_columns(names):
+                    _check_size(path)
                     return _collect_rows(path, feed_format, names, places, records)
     return None
 

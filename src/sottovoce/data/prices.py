@@ -13,7 +13,7 @@ _GROUP_SPACES = re.compile(r"['’ \u00a0\u202f]")
 _CURRENCY_CODE = re.compile(r"[A-Za-z]{3}")
 # Symbols that stand for one currency. "$", "¥" and "kr" are symbols of several.
 _CODES_BY_SYMBOL = {"€": "EUR", "£": "GBP", "₹": "INR", "zł": "PLN", "Kč": "CZK", "Fr.": "CHF"}
-_SHARED_SYMBOLS = ("$", "¥", "kr", "kr.")
+_SHARED_SYMBOLS = ("$", "¥", "kr")
 # A price of more characters is refused, and so is one that tags cannot hold.
 _MAX_PRICE_CHARACTERS = 64
 _MAX_PRICE = 2.0**53
