@@ -63,7 +63,12 @@ def collect_web_classes() -> dict[str, type]:
 
 
 # Functions that add the place to a message, and the number of the argument with the message.
-MESSAGE_HELPERS = {"table.add_problem": 2, "exclusive_lock": 1, "_locate_error": 2}
+MESSAGE_HELPERS = {
+    "table.add_problem": 2,
+    "rows.add_problem": 2,
+    "exclusive_lock": 1,
+    "_locate_error": 2,
+}
 # Dicts of messages by what a database says.
 MESSAGE_TABLES = ("_ADVICE_BY_ERROR", "_ADVICE_BY_MESSAGE")
 

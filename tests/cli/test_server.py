@@ -336,6 +336,12 @@ def test_new_catalogue_is_compared_and_then_used(begun: Path, tmp_path: Path) ->
     with pytest.raises(SystemExit):  # no worker runs
         call("status", "--config", begun, "--catalogue", saved)
     assert Catalogue.decode(saved.read_bytes()).items[0].tags == {"year": 1993}
+    feed = tmp_path / "products_export.csv"
+    handles = [*(f"f{n}" for n in range(3, 12)), "f3", "tea"]
+    rows = [f"{handle},Film,Drinks > Tea,4.50,{handle != 'f11'}" for handle in handles]
+    feed.write_text("\n".join(["Handle,Title,Product Category,Variant Price,Published", *rows]))
+    assert "1 added" in update(begun, feed)
+    assert list(items(begun)) == [*(f"f{n}" for n in range(3, 11)), "tea"]
     wanted.write_text("item\nf3")  # an export that was cut short
     with pytest.raises(SettingsError):
         update(begun, wanted)

@@ -1,4 +1,5 @@
 import numpy as np
+from scipy import sparse
 
 from sottovoce.data.shops import POPULARITY_EXPONENT, shop
 from sottovoce.data.streams import stream
@@ -24,3 +25,16 @@ def test_items_correlate_more_with_a_higher_focus() -> None:
 
     low, middle, high = (measure_correlation(focus) for focus in (0.0, 0.5, 0.9))
     assert low < middle < 0.5 * high
+
+
+def test_people_touch_items_with_the_same_tags_if_tastes_follow_tags() -> None:
+    groups = np.repeat(np.eye(6), 10, axis=0)
+
+    def measure_pairs(tags: sparse.csr_array | None) -> float:
+        """Return the share of pairs of items of one person that have the same tag."""
+        histories = shop(2_000, 60, 8, tastes=6, seed=3, focus=0.9, tags=tags)
+        counts = histories.to_csr() @ groups
+        lengths = np.diff(histories.indptr)
+        return float((counts * (counts - 1)).sum() / (lengths * (lengths - 1)).sum())
+
+    assert measure_pairs(sparse.csr_array(groups)) > 1.2 * measure_pairs(None)

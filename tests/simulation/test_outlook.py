@@ -6,10 +6,20 @@ from math import nan
 import numpy as np
 import pytest
 
+from sottovoce.core.tags import build_tags
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import make_privacy_report
 from sottovoce.simulation import outlook
-from sottovoce.simulation.outlook import ShopOutlook, ShopResult, make_shop_outlook, try_shop
+from sottovoce.simulation.outlook import (
+    ShopOutlook,
+    ShopResult,
+    find_enough_newcomers,
+    find_enough_people,
+    find_enough_volunteers,
+    make_names_outlook,
+    make_shop_outlook,
+    try_shop,
+)
 from sottovoce.training import Budget, plan_training
 from sottovoce.training.planning import PublicNumbers
 
@@ -85,6 +95,44 @@ def test_seed_fixes_the_result_and_more_people_make_it_better(
     assert 200 < scaled.simulated < 600
     assert scaled.settings == large.settings
     assert scaled.lists.mean < large.lists.mean + 0.02
+
+
+def test_enough_people_and_volunteers_are_better_than_popularity_and_fewer_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outlook, "SHOP_KINDS", ((3, 0.8),))
+    monkeypatch.setattr(outlook, "MIN_PEOPLE_TRIED", 50)
+    few, budget = replace(ABOUT, people=50), Budget(local=50)
+    people = find_enough_people(few, budget, seed=3)
+    assert people is not None
+    assert make_shop_outlook(replace(few, people=people), budget, seed=3).is_better
+    assert not make_shop_outlook(replace(few, people=people // 2), budget, seed=3).is_better
+    assert find_enough_volunteers(few, seed=3) == 50
+    monkeypatch.setattr(outlook, "START_SIZES", (2,))
+    assert find_enough_volunteers(few, seed=3) is None
+    monkeypatch.setattr(outlook, "MAX_PEOPLE_RATIO", 1)
+    assert find_enough_people(few, budget, seed=3) is None
+
+
+def test_enough_newcomers_are_not_many_more_than_needed() -> None:
+    for budget in (Budget(local=10), Budget(local=50)):
+        enough = find_enough_newcomers(ABOUT, 0, budget)
+        larger = replace(ABOUT, people=max(ABOUT.people, enough))
+        assert make_names_outlook(larger, enough, budget).verdict == "barely"
+        assert make_names_outlook(larger, int(0.9 * enough) - 1, budget).verdict == "no"
+
+
+def test_reports_must_be_better_than_tags_alone() -> None:
+    settings = plan_training(300, 60, history=6, budget=Budget(local=10))
+    tags = build_tags([{"kind": (f"kind {number % 3}",)} for number in range(60)])
+    with_tags = try_shop(ABOUT, settings, tastes=3, focus=0.8, tags=tags)
+    without = try_shop(ABOUT, settings, tastes=3, focus=0.8)
+    assert with_tags.tags_alone is not None
+    assert with_tags.tags_alone > with_tags.chance
+    assert with_tags.baseline == max(with_tags.popularity, with_tags.tags_alone)
+    better_tags = replace(with_tags, tags_alone=with_tags.lists[-1] + 0.1, popularity=0.0)
+    assert replace(make_outlook(), shops=[better_tags]).verdict == "no"
+    assert (without.tags_alone, without.baseline) == (None, without.popularity)
 
 
 def test_plan_that_takes_too_long_to_try_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

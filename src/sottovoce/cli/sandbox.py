@@ -154,6 +154,7 @@ def up(
       sottovoce up here --data ml-latest-small --budget 50 --min-clients 600
       sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
       sottovoce up try --trial --catalogue shop.csv --columns item=sku,title=name,kind=category
+      sottovoce up try --trial --catalogue products_export.csv --origin https://shop.example
       sottovoce up here --catalogue catalogue.json --budget 10 --start start.safetensors
     """
     stop = StopSignal()

@@ -192,6 +192,7 @@ def init(
     Examples:
       sottovoce server init my-server --catalogue films.json --proxy east --proxy west
       sottovoce server init my-server --catalogue shop.csv --columns item=sku,title=name
+      sottovoce server init my-server --catalogue google_feed.xml
       sottovoce server init my-server --catalogue films.json --budget 10 --start start.safetensors
     """
     if (catalogue is None) == (data is None):
@@ -449,13 +450,15 @@ def update(
     A device drops retired items from its lists when it next fetches the catalogue, at any time in
     an epoch; it keeps them in its history. New items are recommended by their tags until people
     have reported on them. A file that lacks more than half of the items may be a broken export, so
-    it is refused without --retire-many. To get the present catalogue: sottovoce server status
+    it is refused without --retire-many. Of an export of a shop or a Google Merchant feed, the
+    command also prints what was understood. To get the present catalogue: sottovoce server status
     --catalogue FILE
 
     \b
     Examples:
       sottovoce server catalogue update --config my-server/server.toml films.csv --dry-run
       sottovoce server catalogue update --config my-server/server.toml films.csv
+      sottovoce server catalogue update --config my-server/server.toml products_export.csv
     """
     wanted = read_catalogue_file(file, columns)
     with open_store(config) as (_, store):

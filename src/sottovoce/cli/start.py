@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli import output
-from sottovoce.cli.catalogue_file import read_catalogue_file
+from sottovoce.cli.catalogue_file import CATALOGUE_HELP, read_catalogue_file
 from sottovoce.cli.options import HistoryColumns, make_option
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
@@ -24,7 +24,7 @@ def start(
     *,
     catalogue: Annotated[
         Path,
-        typer.Option("--catalogue", help="Catalogue of the service (.json), or a table of items."),
+        typer.Option(help=CATALOGUE_HELP),
     ],
     out: Annotated[
         Path, typer.Option("--out", help=f"File to write; its name ends in {START_SUFFIX}.")
@@ -48,7 +48,7 @@ def start(
         str | None,
         make_option(
             "Names of the columns of a catalogue that is a table, such as item=sku.",
-            "item, title, and all other columns as tags",
+            "those of a known export; else item, title, and all others as tags",
         ),
     ] = None,
 ) -> None:

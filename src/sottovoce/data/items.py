@@ -59,6 +59,8 @@ class Table:
     """Number of the line on which each row of a text file begins; None for Parquet."""
     problems: list[tuple[int, str]] = field(default_factory=list)
     """Number of a row, and the error message about it."""
+    feed_format: str = ""
+    """Name of the format of a shop's feed, with which its errors begin; empty for other tables."""
 
     def format_location(self, row: int) -> str:
         """Return the line of a row, or for Parquet its number, as error messages name it."""
@@ -73,8 +75,10 @@ class Table:
         problems = sorted(self.problems)
         if not problems:
             return
+        prefix = f"{self.feed_format}: " if self.feed_format else ""
         if len(problems) == 1:
             row, what = problems[0]
+            what = f"{prefix}{what}"
             if self.lines is not None:
                 raise DataError(what, path=self.path, line=self.lines[row])
             raise DataError(f"{self.format_location(row)}: {what}", path=self.path)
@@ -83,7 +87,7 @@ class Table:
         if len(problems) > len(shown):
             lines.append(f"and {len(problems) - len(shown):,} more")
         what = "\n  ".join(lines)
-        raise DataError(f"{len(problems):,} problems\n  {what}", path=self.path)
+        raise DataError(f"{prefix}{len(problems):,} problems\n  {what}", path=self.path)
 
 
 def with_items(data: Interactions, source: Any) -> Interactions:

@@ -3,10 +3,13 @@
 A plan of tastes is tried in invented shops with the shop's numbers of people and items. Nobody
 knows the tastes of a shop's people before it learns, so several kinds are tried: few tastes or
 many, sharp or blurred. The differences between their results show how uncertain the estimate is.
+With the tags of the shop's catalogue, lists use them and tastes follow them in part.
 
 A plan of names is not tried, because invented people have no days on which they touch one thing and
 not another. What counts is the supply of reports: a person sends few of them in a lifetime, so in
 the long run all reports come from new people.
+
+If a plan is not enough, the same estimates are repeated for more people, and for public starts.
 """
 
 from collections.abc import Callable
@@ -16,10 +19,11 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce.core import Loudest, Named
-from sottovoce.core.tags import make_empty_tags
-from sottovoce.data import Interactions, leave_one_out
+from sottovoce.core import Histories, Loudest, Named
+from sottovoce.core.tags import Tags, make_empty_tags
+from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.data.shops import LENGTH_SIGMA, shop
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, Promise, make_privacy_report
@@ -29,7 +33,15 @@ from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState
-from sottovoce.training import Budget, Participation, Settings, plan_open_ended, plan_training
+from sottovoce.training import (
+    Budget,
+    Participation,
+    Settings,
+    make_first_items,
+    make_items_from_start,
+    plan_open_ended,
+    plan_training,
+)
 from sottovoce.training.naming import (
     DAYS_PER_WEEK,
     MIN_USEFUL_REPORTS,
@@ -37,7 +49,8 @@ from sottovoce.training.naming import (
     choose_epoch_days,
     choose_naming_epochs,
 )
-from sottovoce.training.planning import PublicNumbers
+from sottovoce.training.planning import PublicNumbers, plan_without_reports
+from sottovoce.training.start import learn_start
 
 Verdict = Literal["yes", "barely", "no", "unknown"]
 
@@ -55,6 +68,13 @@ MAX_SECONDS_PER_SHOP = 35.0
 MIN_PEOPLE_TRIED = 1_000
 # Plans with more epochs are refused, because they would take too long to try.
 MAX_EPOCHS_TRIED = 260
+# The search for enough people tries at most this many times as many, and this much time of one core
+# for each shop.
+MAX_PEOPLE_RATIO = 64
+MAX_SEARCH_SECONDS_PER_SHOP = 8.0
+# Numbers of people in the public starts that are tried, and of the people whose lists are measured.
+START_SIZES = (50, 100, 200, 400, 800, 1_600)
+START_TESTED_PEOPLE = 500
 # If a shop has fewer items, a list of ten shows more than half of them.
 MIN_SHOP_ITEMS = 20
 
@@ -72,6 +92,13 @@ class ShopResult:
     """HR@10 of the most popular items, by counts that are not private."""
     chance: float
     """HR@10 of a random list."""
+    tags_alone: float | None = None
+    """HR@10 of lists without reports; None if the items have no tags."""
+
+    @property
+    def baseline(self) -> float:
+        """HR@10 that reports must exceed to be worth anything."""
+        return max(self.popularity, self.tags_alone or 0.0)
 
 
 @dataclass(frozen=True)
@@ -188,6 +215,16 @@ class ShopOutlook(PlanOutlook):
         return Range.from_values([result.popularity for result in self.shops])
 
     @property
+    def baseline(self) -> Range:
+        return Range.from_values([result.baseline for result in self.shops])
+
+    @property
+    def tags_alone(self) -> Range | None:
+        """The quality of lists without reports; None if the items have no tags."""
+        values = [result.tags_alone for result in self.shops if result.tags_alone is not None]
+        return Range.from_values(values) if values else None
+
+    @property
     def chance(self) -> Range:
         return Range.from_values([result.chance for result in self.shops])
 
@@ -199,27 +236,32 @@ class ShopOutlook(PlanOutlook):
 
     @property
     def better_after(self) -> int | None:
-        """The first epoch after which the mean of `lists` stays above `popularity`; None: never."""
-        worse = [n for n, hr in enumerate(self.curve, 1) if hr <= self.popularity.mean]
+        """The first epoch after which the mean of `lists` stays above `baseline`; None: never."""
+        worse = [n for n, hr in enumerate(self.curve, 1) if hr <= self.baseline.mean]
         first = max(worse, default=0) + 1
         return None if first > len(self.curve) else first
 
     @property
     def verdict(self) -> Verdict:
-        """Whether recommended lists are better than popularity.
+        """Whether recommended lists are better than popularity, and than lists from tags alone.
 
-        `yes`: in every shop, and in the mean by at least a tenth of popularity's HR@10. `barely`:
-        only in the mean. `no`: not even in the mean. `unknown`: the verdict is not `yes`, but fewer
-        people were simulated than the shop has.
+        `yes`: in every shop, and in the mean by at least a tenth of the better one's HR@10.
+        `barely`: only in the mean. `no`: not even in the mean. `unknown`: the verdict is not `yes`,
+        but fewer people were simulated than the shop has.
         """
-        if all(result.lists[-1] > result.popularity for result in self.shops) and (
-            self.lists.mean >= (1 + MIN_GAIN) * self.popularity.mean
+        if all(result.lists[-1] > result.baseline for result in self.shops) and (
+            self.lists.mean >= (1 + MIN_GAIN) * self.baseline.mean
         ):
             return "yes"
         # Lists do not become worse with more people, so a `yes` for fewer people holds for all.
         if self.simulated < self.public_numbers.people:
             return "unknown"
-        return "barely" if self.lists.mean > self.popularity.mean else "no"
+        return "barely" if self.is_better else "no"
+
+    @property
+    def is_better(self) -> bool:
+        """Whether lists are better in the mean than without reports."""
+        return self.lists.mean > self.baseline.mean
 
 
 def make_names_outlook(
@@ -284,6 +326,7 @@ def make_shop_outlook(
     max_seconds: float = MAX_SECONDS_PER_SHOP,
     *,
     accounts: bool = False,
+    tags: Tags | None = None,
 ) -> ShopOutlook:
     """Plan a training of tastes for a shop, and try the plan in invented shops.
 
@@ -298,19 +341,12 @@ def make_shop_outlook(
         on_shop: Called with the result of each shop.
         max_seconds: Seconds that one core may take for one shop.
         accounts: Whether reports need accounts.
+        tags: The tags of the shop's items; None: they have none, or they are not known.
 
     Raises:
         SettingsError: There is no plan for these numbers, or it would take too long to try.
     """
-    if (
-        public_numbers.items < MIN_SHOP_ITEMS
-        or public_numbers.history + 1 > public_numbers.items / 2
-    ):
-        raise SettingsError(
-            f"lists of {LIST_LENGTH} need at least {MIN_SHOP_ITEMS} items, of which a person has "
-            f"touched less than half; got {public_numbers.items} items and a history of "
-            f"{public_numbers.history:g}"
-        )
+    check_shop_size(public_numbers)
     settings = _plan(public_numbers, budget, seed)
     if settings.epochs > MAX_EPOCHS_TRIED:
         raise SettingsError(
@@ -323,11 +359,24 @@ def make_shop_outlook(
     tried = settings if affordable == public_numbers else _plan(affordable, budget, seed)
     shops = []
     for number, (tastes, focus) in enumerate(SHOP_KINDS):
-        shops.append(try_shop(affordable, replace(tried, seed=seed + number), tastes, focus))
+        shops.append(try_shop(affordable, replace(tried, seed=seed + number), tastes, focus, tags))
         on_shop(shops[-1])
     return ShopOutlook(
         public_numbers, budget, settings, affordable.people, shops, accounts=accounts
     )
+
+
+def check_shop_size(public_numbers: PublicNumbers) -> None:
+    """Raise a `SettingsError` if a shop has too few items to say how good its lists are."""
+    if (
+        public_numbers.items < MIN_SHOP_ITEMS
+        or public_numbers.history + 1 > public_numbers.items / 2
+    ):
+        raise SettingsError(
+            f"lists of {LIST_LENGTH} need at least {MIN_SHOP_ITEMS} items, of which a person has "
+            f"touched less than half; got {public_numbers.items} items and a history of "
+            f"{public_numbers.history:g}"
+        )
 
 
 def _plan(public_numbers: PublicNumbers, budget: Budget, seed: int) -> Settings:
@@ -359,38 +408,207 @@ def _limit_people(
     return replace(public_numbers, people=min(public_numbers.people, people))
 
 
-def try_shop(
-    public_numbers: PublicNumbers, settings: Settings, tastes: int, focus: float
-) -> ShopResult:
-    """Train in one invented shop. The result is a function of the settings and their seed."""
+@dataclass(frozen=True)
+class InventedShop:
+    """People of an invented shop, one left-out item of each, and how well lists find it."""
+
+    counts: NDArray[np.int64]
+    """Number of people who touched each item, the left-out ones not counted."""
+    histories: Histories
+    hidden: Histories
+    tags: Tags
+
+    def measure_lists(self, V: NDArray[np.float32], settings: Settings) -> float:
+        """Return HR@10 of the lists that devices make from an item matrix."""
+        X, W = to_factors(make_device_model(V, settings, self.tags), self.histories)
+        return self._measure(X, W)
+
+    def measure_popularity(self) -> float:
+        """Return HR@10 of the most popular items."""
+        ones = np.ones((self.histories.n_users, 1), np.float32)
+        return self._measure(ones, self.counts.astype(np.float32)[:, None])
+
+    def _measure(self, X: NDArray[np.float32], W: NDArray[np.float32]) -> float:
+        return hit_ratio(rank_hidden(X, W, self.histories, self.hidden), LIST_LENGTH)
+
+
+def _invent_people(
+    public_numbers: PublicNumbers, tastes: int, focus: float, seed: int, tags: Tags | None
+) -> Split:
+    """Invent the people of a shop, and leave out one item of each."""
     # A typical person has as many items as `public_numbers` says, and one more, which is held out.
     # `length` is the mean of the lengths, whose median is one item above `public_numbers.history`.
-    length, seed = (public_numbers.history + 1) * np.exp(LENGTH_SIGMA**2 / 2), settings.seed
-    everybody = shop(public_numbers.people, public_numbers.items, length, tastes, seed, focus=focus)
-    ids = np.arange(public_numbers.people), np.arange(public_numbers.items)
-    split = leave_one_out(Interactions("shop", everybody, *ids), seed=seed)
-    n = min(public_numbers.people, MAX_TESTED_PEOPLE)
-    histories, hidden = split.train.slice(0, n), split.left_out.slice(0, n)
+    length = (public_numbers.history + 1) * np.exp(LENGTH_SIGMA**2 / 2)
+    table = None if tags is None else tags.table
+    people, items = public_numbers.people, public_numbers.items
+    everybody = shop(people, items, length, tastes, seed, focus=focus, tags=table)
+    ids = np.arange(people), np.arange(items)
+    return leave_one_out(Interactions("shop", everybody, *ids), seed=seed)
+
+
+def _select_tested(split: Split, tags: Tags | None, max_people: int) -> InventedShop:
+    train, n = split.train, min(split.train.n_users, max_people)
+    return InventedShop(
+        train.popularity(),
+        train.slice(0, n),
+        split.left_out.slice(0, n),
+        make_empty_tags(train.n_items) if tags is None else tags,
+    )
+
+
+def try_shop(
+    public_numbers: PublicNumbers,
+    settings: Settings,
+    tastes: int,
+    focus: float,
+    tags: Tags | None = None,
+) -> ShopResult:
+    """Train in one invented shop. The result is a function of the settings and their seed."""
+    split = _invent_people(public_numbers, tastes, focus, settings.seed, tags)
+    tested = _select_tested(split, tags, MAX_TESTED_PEOPLE)
 
     def measure(state: TrainingState) -> Record:
-        # Compute lists as devices do, but without tags.
-        model = make_device_model(state.V, settings, make_empty_tags(public_numbers.items))
-        X, W = to_factors(model, histories)
-        return {"hr": hit_ratio(rank_hidden(X, W, histories, hidden), LIST_LENGTH)}
+        return {"hr": tested.measure_lists(state.V, settings)}
 
     is_small = should_use_reference(
         public_numbers.people * len(SHOP_KINDS), public_numbers.items, settings
     )
     log = TrainingLog.open(settings, public_numbers.items)
+    first_V = log.state.V
     with build_engine("reference" if is_small else "cpu", split.train, settings) as engine:
         log.run(engine, measure)
-    counts = split.train.popularity().astype(np.float32)
-    ranks = rank_hidden(np.ones((n, 1), np.float32), counts[:, None], histories, hidden)
+    untouched = public_numbers.items - np.diff(tested.histories.indptr)
     return ShopResult(
         tastes,
         focus,
-        seed,
+        settings.seed,
         lists=[record["hr"] for record in log.records],
-        popularity=hit_ratio(ranks, LIST_LENGTH),
-        chance=float(np.mean(LIST_LENGTH / (public_numbers.items - np.diff(histories.indptr)))),
+        popularity=tested.measure_popularity(),
+        chance=float(np.mean(LIST_LENGTH / untouched)),
+        tags_alone=None if tags is None else tested.measure_lists(first_V, settings),
     )
+
+
+def find_enough_newcomers(
+    public_numbers: PublicNumbers, newcomers: int, budget: Budget, *, accounts: bool = False
+) -> int:
+    """Return how many new people in a week would be enough for a training of names.
+
+    The result is at most a fiftieth above the smallest number. If it is larger than the number of
+    people who come in a week, more people come in all.
+
+    Args:
+        public_numbers: As for `make_names_outlook`.
+        newcomers: A number of new people in a week that is not enough.
+        budget: The epsilon that a person may spend.
+        accounts: Whether reports need accounts.
+    """
+
+    def is_enough(number: int) -> bool:
+        larger = replace(public_numbers, people=max(public_numbers.people, number))
+        return make_names_outlook(larger, number, budget, accounts=accounts).verdict != "no"
+
+    too_few, enough = newcomers, max(2 * newcomers, 1)
+    while not is_enough(enough):
+        too_few, enough = enough, 2 * enough
+    while enough - too_few > max(enough // 50, 1):
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if is_enough(middle) else (middle, enough)
+    return enough
+
+
+def find_enough_people(
+    public_numbers: PublicNumbers,
+    budget: Budget,
+    seed: int = 0,
+    on_try: Callable[[int], None] = lambda _: None,
+    *,
+    tags: Tags | None = None,
+) -> int | None:
+    """Return how many people in a week would be enough for a training of tastes, to a factor of 2.
+
+    Enough is what makes lists better in the mean, as in the verdict `barely`.
+
+    Args:
+        public_numbers: The shop, with a number of people that is not enough.
+        budget: The epsilon that a person may spend.
+        seed: Seed of the invented people and of their reports.
+        on_try: Called with each number of people before it is tried.
+        tags: The tags of the shop's items.
+
+    Returns:
+        The number, or None if none was found in the time for the search.
+    """
+    people = public_numbers.people
+    while people < public_numbers.people * MAX_PEOPLE_RATIO:
+        people *= 2
+        on_try(people)
+        try:
+            outlook = make_shop_outlook(
+                replace(public_numbers, people=people),
+                budget,
+                seed,
+                max_seconds=MAX_SEARCH_SECONDS_PER_SHOP,
+                tags=tags,
+            )
+        except SettingsError:
+            return None  # it would take too long to try
+        # Lists do not become worse with more people than were simulated.
+        if outlook.is_better:
+            return people
+        if outlook.simulated < people:
+            return None
+    return None
+
+
+def find_enough_volunteers(
+    public_numbers: PublicNumbers,
+    seed: int = 0,
+    on_try: Callable[[int], None] = lambda _: None,
+    *,
+    tags: Tags | None = None,
+) -> int | None:
+    """Return how many people must publish what they touched, so that lists need no report.
+
+    Their interactions become a public start. Enough is what makes its lists better by a tenth in
+    the mean, since real volunteers are not like other people.
+
+    Args:
+        public_numbers: The shop.
+        seed: Seed of the invented people.
+        on_try: Called with each number of people before it is tried.
+        tags: The tags of the shop's items.
+
+    Returns:
+        The first of `START_SIZES` that is enough, or None.
+    """
+    for size in START_SIZES:
+        on_try(size)
+        numbers = replace(public_numbers, people=START_TESTED_PEOPLE + size)
+        pairs = [
+            _try_start(numbers, seed + number, tastes, focus, tags)
+            for number, (tastes, focus) in enumerate(SHOP_KINDS)
+        ]
+        lists, baseline = np.mean(pairs, axis=0)
+        if lists >= (1 + MIN_GAIN) * baseline:
+            return size
+    return None
+
+
+def _try_start(
+    numbers: PublicNumbers, seed: int, tastes: int, focus: float, tags: Tags | None
+) -> tuple[float, float]:
+    """Return HR@10 of lists from a public start in one invented shop, and what it must exceed.
+
+    All people publish what they touched except the first `START_TESTED_PEOPLE`, who are tested.
+    """
+    split = _invent_people(numbers, tastes, focus, seed, tags)
+    tested = _select_tested(split, tags, START_TESTED_PEOPLE)
+    V = learn_start(split.train.slice(START_TESTED_PEOPLE, numbers.people))
+    settings = plan_without_reports(numbers.items, V.shape[1])
+    lists = tested.measure_lists(make_items_from_start(settings, V), settings)
+    baseline = tested.measure_popularity()
+    if tags is not None:
+        first_V = make_first_items(settings, numbers.items)
+        baseline = max(baseline, tested.measure_lists(first_V, settings))
+    return lists, baseline
