@@ -17,12 +17,12 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     Learn,
+    NoReportsOption,
+    OriginOption,
     PresetOption,
     StartFile,
-    add_mechanism,
     add_settings_options,
     add_training_options,
-    choose_command_budget,
     make_learn_option,
     make_option,
     make_people_option,
@@ -130,16 +130,10 @@ def up(
             "Port of the proxy, for clients and browsers.", f"{DEFAULT_PORT}", min=1, max=65_535
         ),
     ] = None,
-    origin: Annotated[
-        list[str] | None,
-        make_option(
-            "Address of a site whose pages may use the proxy, such as https://shop.example. May "
-            "be repeated.",
-            "none",
-        ),
-    ] = None,
+    origin: OriginOption = None,
     learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     start: StartFile = None,
+    no_reports: NoReportsOption = False,
     preset: PresetOption = DEFAULT_PRESET,
     training: dict[str, Any],
 ) -> None:
@@ -159,7 +153,8 @@ def up(
     stop = StopSignal()
     sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts, learn)
     has_options = (
-        any((training, service, *sources, start, port, origin)) or preset != DEFAULT_PRESET
+        any((training, service, *sources, start, no_reports, port, origin))
+        or preset != DEFAULT_PRESET
     )
     # Options apply only to the first start. Later starts read the settings files.
     is_first = not is_set_up(folder)
@@ -172,10 +167,10 @@ def up(
             raise SettingsError(
                 "invented companions have no accounts: leave --accounts or --trial out"
             )
-        if trial and (budget or central_budget or people):
+        if trial and (budget or central_budget or people or no_reports):
             raise SettingsError(
                 "--trial makes its own plan, in which you take part in every epoch: leave out "
-                "--budget, --central-budget and --people, or --trial"
+                "--budget, --central-budget, --people and --no-reports, or --trial"
             )
         for address in origin or []:
             check_origin(address)
@@ -189,11 +184,12 @@ def up(
                 interactions = load(source)
                 items = Catalogue.from_items(list_catalogue_items(interactions))
             defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
+            default_people = {**defaults, **service}["min_clients"]
             if trial:
                 # The companions, and the person who tries the service.
-                people = COMPANIONS_PER_EPOCH + 1
-            elif people is None and interactions is not None:
-                people = interactions.n_users
+                default_people = COMPANIONS_PER_EPOCH + 1
+            elif interactions is not None:
+                default_people = interactions.n_users
             plan = plan_training if training else plan_open_ended
             if trial:
                 # One person takes part in every epoch, to see what reports do.
@@ -201,13 +197,17 @@ def up(
             raw, public = (None, None) if start is None else read_start(start)
             settings, collects = plan_service(
                 plan,
-                people or {**defaults, **service}["min_clients"],
                 items,
                 public,
-                history=None if interactions is None else interactions.typical_length,
+                default_people=default_people,
+                people=people,
+                budget=budget,
+                central_budget=central_budget,
+                learn=learn,
+                training=training,
+                no_reports=no_reports,
                 preset=preset,
-                budget=choose_command_budget(budget, central_budget, preset, training),
-                **add_mechanism(training, learn),
+                history=None if interactions is None else interactions.typical_length,
             )
             if settings.dummies:  # dummies hide people without a crowd
                 defaults = {**defaults, "min_clients": 1}

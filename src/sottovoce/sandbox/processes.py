@@ -100,13 +100,9 @@ class Child:
                 "last output is above. Everything else was stopped"
             )
 
-    def terminate(self) -> None:
-        """Ask the process to end."""
-        self.process.terminate()
-
     def stop(self) -> None:
         """Ask the process to end and wait until it has."""
-        self.terminate()
+        self.process.terminate()
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -156,23 +152,22 @@ def run_system(
 
     The block begins when server and proxy are ready, or when `should_stop` returns True.
     """
-    configs = {"server": get_server_config(folder), "proxy": get_proxy_config(folder)}
+    shop = [str(folder / "server"), str(urlsplit(system.shop).port), system.proxy, *system.origins]
+    programs = [
+        ("server", "sottovoce", ["server", "run", "--config", str(get_server_config(folder))]),
+        ("proxy", "sottovoce", ["proxy", "run", "--config", str(get_proxy_config(folder))]),
+        *([("shop", SHOP_MODULE, shop)] if system.shop else []),
+    ]
+    watches = {"server": system.server_watch, "proxy": system.proxy_watch}
     with ExitStack() as stack:
         children = []
-        # Start all processes before waiting for the first, because each takes a while to import.
-        for name, config in configs.items():
-            children.append(Child(name, [name, "run", "--config", str(config)], quiet=quiet))
+        # One after the other, and stopped in the reverse order: a proxy that cannot reach its
+        # server logs a warning.
+        for name, module, arguments in programs:
+            children.append(Child(name, arguments, module=module, quiet=quiet))
             stack.callback(children[-1].stop)
-        if system.shop:
-            port = str(urlsplit(system.shop).port)
-            arguments = [str(folder / "server"), port, system.proxy, *system.origins]
-            children.append(Child("shop", arguments, module=SHOP_MODULE, quiet=quiet))
-            stack.callback(children[-1].stop)
-        for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=False):
-            child.wait_until_ready(url, should_stop)
-        # Registered last, so it runs first: ask all processes to end before waiting for any.
-        for child in children:
-            stack.callback(child.terminate)
+            if name in watches:
+                children[-1].wait_until_ready(watches[name], should_stop)
         yield children
 
 
