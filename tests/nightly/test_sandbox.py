@@ -352,7 +352,7 @@ def test_compose_sets_up_and_runs_a_system(tmp_path: Path) -> None:
         trusted, place = bytes.fromhex(key), tmp_path / "device"
         with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
             device.record(["1"])
-            device.accept(device.fetch_terms(api), 1e6)
+            device.accept(device.fetch_manifest(api).terms, 1e6)
         assert sync_client(place, api, MAX_WAIT_SECONDS).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10

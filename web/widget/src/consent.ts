@@ -111,7 +111,8 @@ export class Consent extends SharedElement {
     const askForConsent = () => this.#switchTo("asking");
     const pause = [createButton("pause", texts.pause, () => page.pause(true))];
     const buttons = {
-      notParticipating: [createButton("ask", texts.takePart, askForConsent)],
+      // A service that asks for no reports has no question.
+      notParticipating: page.question ? [createButton("ask", texts.takePart, askForConsent)] : [],
       termsChanged: [createButton("ask", texts.look, askForConsent)],
       paused: [createButton("pause", texts.goOn, () => page.pause(false))],
       takesPart: pause,
