@@ -290,17 +290,10 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
         yield f"Put these tags into a page of {sites} (examples/shop.html shows a whole page):"
         yield f"  {format_script_tag(system.proxy)}"
         key = system.key.hex()
-        if system.collects_reports:
-            yield (
-                f'  <sottovoce-consent proxy="{system.proxy}" service-key="{key}" '
-                f'limit="{limit}"></sottovoce-consent>'
-            )
-        else:
-            # Without reports there is nothing to ask visitors.
-            yield (
-                f'  <script type="module">import {{ start }} from "{system.proxy}/widget.js"; '
-                f'start({{ proxy: "{system.proxy}", key: "{key}", limit: {limit} }});</script>'
-            )
+        yield (
+            f'  <sottovoce-consent proxy="{system.proxy}" service-key="{key}" '
+            f'limit="{limit}"></sottovoce-consent>'
+        )
         yield "  <sottovoce-list></sottovoce-list>"
 
 
