@@ -470,11 +470,11 @@ def test_names_forget_a_start_whose_items_have_left(
     world.run_epoch()
     items = read_pending(world.store).catalogue.items
     started = set(make_start().item_ids)
-    for kept, start in (
+    for remaining, start in (
         ([item for item in items if item.id != items[0].id], make_start().provenance),
         ([item for item in items if item.id not in started], None),
     ):
-        update_catalogue(world.store, Catalogue.from_items(kept), retire_many=True)
+        update_catalogue(world.store, Catalogue.from_items(remaining), retire_many=True)
         world.run_epoch()
         assert world.get_signed().manifest.start == start
     assert world.load_model().any(), "people's names stay"

@@ -225,7 +225,7 @@ def up(
                 collect_reports=collects,
             ).set_up(folder)
         if collects:
-            output.print_note(f"Planned: {settings}.")
+            output.print_note(f"Planned: {settings.reporting}.")
     with exclusive_lock(folder / LOCK_FILE, "is running already; stop that `sottovoce up` first"):
         if has_options and not is_first:
             raise SettingsError(
@@ -260,7 +260,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"Address of the proxy, for clients and browsers: {system.proxy}",
         f"Address of the server, for the proxy: {system.server}",
         f"Verification key: {key}",
-        f"{ONE_OPERATOR_NOTICE} (docs/operators.md).",
+        f"{ONE_OPERATOR_NOTICE} (docs/parties.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit}",
         f"  sottovoce swarm --up {folder} --clients {system.swarm_size}{histories}"

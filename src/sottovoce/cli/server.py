@@ -235,7 +235,7 @@ def init(
     tags = items.tags.format_kinds()
     typer.echo(f"The catalogue has {count}; tags for recommendations: {tags}.", err=True)
     if collects:
-        typer.echo(f"Planned: {settings}.", err=True)
+        typer.echo(f"Planned: {settings.reporting}.", err=True)
     typer.echo(f"The settings are in {folder / SETTINGS_FILE}, with explanations.", err=True)
     for name in proxies:
         secret = folder / f"{name}.secret"
@@ -286,9 +286,9 @@ def plan_service(
     if no_reports:
         planned: dict[str, Any] = {"budget": budget, "central_budget": central_budget}
         planned |= {"people": people, "learn": learn, **training}
-        given = [f"--{name.replace('_', '-')}" for name, value in planned.items() if value]
-        if given:
-            raise SettingsError(f"--no-reports plans no reports: leave out {', '.join(given)}")
+        conflicts = [f"--{name.replace('_', '-')}" for name, value in planned.items() if value]
+        if conflicts:
+            raise SettingsError(f"--no-reports plans no reports: leave out {', '.join(conflicts)}")
         if start is None:
             raise SettingsError("--no-reports needs a model for the lists: name one with --start")
     else:
