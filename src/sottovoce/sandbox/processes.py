@@ -166,6 +166,8 @@ def run_system(
         # One after the other, and stopped in the reverse order: a proxy that cannot reach its
         # server logs a warning.
         for name, module, arguments, address in programs:
+            if should_stop():
+                break
             children.append(Child(name, arguments, module=module, quiet=quiet))
             stack.callback(children[-1].stop)
             children[-1].wait_until_ready(address, should_stop)
