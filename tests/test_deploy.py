@@ -25,6 +25,7 @@ UNITS = sorted(DEPLOY.glob("*.service"))
 CONTAINERFILE = DEPLOY / "Containerfile"
 COMPOSE = DEPLOY / "compose.yaml"
 WORKFLOW = ROOT / ".github/workflows/checks.yml"
+ENVIRONMENT = DEPLOY / "example.env"
 WATCH_PORT_VARIABLE = "SOTTOVOCE_WATCH_PORT"
 SERVICES = ("proxy", "server")
 
@@ -61,7 +62,8 @@ def test_ports_for_health_agree_and_are_not_published() -> None:
     services = read_yaml(COMPOSE)["services"]
     assert services["proxy"]["environment"] == {WATCH_PORT_VARIABLE: examples[0]["watch"]["port"]}
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
-    assert published == {"proxy": [f"127.0.0.1:8080:{examples[0]['listen']['port']}"]}
+    port = examples[0]["listen"]["port"]
+    assert published == {"proxy": [f"127.0.0.1:8080:{port}"], "front": ["80:80", "443:443"]}
     assert {example["watch"]["host"] for example in examples} == {"127.0.0.1"}
     image = CONTAINERFILE.read_text()
     assert f"ENV {WATCH_PORT_VARIABLE}={examples[1]['watch']['port']}\n" in image
@@ -78,18 +80,52 @@ def test_each_service_reaches_only_its_own_files() -> None:
     assert {name: services[name]["volumes"] for name in mounts} == {
         name: [mount] for name, mount in mounts.items()
     }
-    assert set(services["init"]["volumes"]) == set(mounts.values())
-    assert set(compose["volumes"]) == {*mounts, "database"}
-    assert services["proxy"]["networks"] == ["between"]
+    assert set(services["init"]["volumes"]) == {*mounts.values(), ".:/here:ro"}
+    assert set(compose["volumes"]) == {*mounts, "database", "front"}
+    assert services["proxy"]["networks"] == ["between", "outside"]
+    assert services["front"]["networks"] == ["outside"]
     assert services["database"]["networks"] == ["inside"]
     assert compose["networks"]["inside"] == {"internal": True}
     assert services["init"]["profiles"] == ["init"]  # `up` leaves it alone
 
 
+def read_environment() -> dict[str, str]:
+    """Return the settings of `example.env`, as compose reads them."""
+    lines = re.findall("^([A-Z_]+)=(.*)$", ENVIRONMENT.read_text(), re.MULTILINE)
+    return dict(lines)
+
+
+def test_the_environment_has_all_settings_of_compose() -> None:
+    used = re.findall(r"(?<!\$)\$\{([A-Z_]+)", COMPOSE.read_text())
+    assert set(read_environment()) == {*used, "COMPOSE_PROFILES"}
+    options = re.findall("^(?:# )?SOTTOVOCE_SERVICE=(.*)$", ENVIRONMENT.read_text(), re.MULTILINE)
+    assert len(options) == 2
+    for line in options:
+        check_command(["server", "init", *shlex.split(line)])
+
+
+def test_the_front_server_links_no_requests_and_keeps_no_log() -> None:
+    # Caddy logs requests only where `logs` of a server asks for it, and failed ones in `http`.
+    config = json.loads((DEPLOY / "caddy.json").read_text())
+    assert config["logging"]["logs"] == {"default": {"exclude": ["http"]}}
+    assert config["apps"]["tls"]["session_tickets"] == {"disabled": True}
+    (server,) = config["apps"]["http"]["servers"].values()
+    assert "logs" not in server
+    assert server["tls_connection_policies"] == [{"protocol_min": "tls1.3"}]
+    ((match,),) = (route["match"] for route in server["routes"])
+    assert match == {"host": ["{env.SOTTOVOCE_HOST}"]}
+    services = read_yaml(COMPOSE)["services"]
+    assert list(services["front"]["environment"]) == ["SOTTOVOCE_HOST"]
+    ((proxy,),) = (route["handle"] for route in server["routes"])
+    assert proxy["upstreams"] == [{"dial": "proxy:8080"}]
+    removed = set(proxy["headers"]["request"]["delete"])
+    assert removed == {"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+
+
 def test_the_image_has_all_that_the_package_is_built_from(tmp_path: Path) -> None:
     for line in re.findall("^COPY (?!--)(.*)$", CONTAINERFILE.read_text(), re.MULTILINE):
         *sources, target = line.split()
-        for source in (DEPLOY.parent / name for name in sources):
+        for source in (ROOT / name for name in sources):
             copy = tmp_path / target.strip("/")
             if source.is_dir():
                 shutil.copytree(source, copy)

@@ -58,6 +58,12 @@ def device(tmp_path: Path) -> Iterator[Device]:
 def test_commands_of_a_client_from_first_to_last(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert str(device.folder) in device.init().stdout.replace("\n", "")
+    asking = device.proxy
+    device.proxy = FakeProxy(device.world, **device.open_now, public_key=None)
+    device.server.answer = serve(device.proxy)
+    assert "--accept" not in device("terms").stdout, "nobody is asked where nothing leaves"
+    device.proxy, device.server.answer = asking, serve(asking)
+    assert "--accept" in device("terms").stdout
     assert "not been accepted yet" in device.sync().stdout
     device("terms", "--accept", device.proxy.signed.manifest.terms.name, "--limit", "25")
     device("set", "--pause", "--limit", "40")

@@ -43,12 +43,16 @@ def init(folder: Path, *more: object, server: str = NOBODY, key: str = KEY) -> s
 
 def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "proxy"
-    output = init(folder)
+    sites = ("https://shop.example", "http://localhost:8000")
+    with pytest.raises(SettingsError):
+        init(folder, "--origin", "https://shop.example/")
+    assert not folder.exists()
+    output = init(folder, *(word for site in sites for word in ("--origin", site)))
     assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in output
     assert f"{NOBODY}/v2/manifest: the server cannot be reached" in output
     settings = read_settings(folder / "proxy.toml", ProxySettings)
     secret = folder / "server.secret"
-    assert settings == ProxySettings(folder / "data", NOBODY, secret, KEY)
+    assert settings == ProxySettings(folder / "data", NOBODY, secret, KEY, origins=sites)
     assert secret.read_text() == "s3cret\n"
     for path in (folder, folder / "proxy.toml", secret):
         assert path.stat().st_mode & 0o077 == 0, path

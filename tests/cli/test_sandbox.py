@@ -3,10 +3,12 @@
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sottovoce.cli.app import app
 from sottovoce.cli.sandbox import LOCK_FILE
+from sottovoce.data import load
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol.terms import TRIAL_SENTENCE
 from sottovoce.proxy import ProxySettings
@@ -14,7 +16,9 @@ from sottovoce.sandbox.people import COMPANIONS_PER_EPOCH
 from sottovoce.sandbox.setup import LiveSystem, get_proxy_config, get_server_config, set_values
 from sottovoce.server import ServerSettings
 from sottovoce.service.toml import read_settings
+from sottovoce.simulation.start import encode_start
 from sottovoce.storage.database import exclusive_lock
+from sottovoce.training.start import Provenance, Start
 from tests.processes import free_port, make_caller
 
 DATA = "synthetic:N=60,M=30,seed=0"
@@ -57,7 +61,7 @@ def test_options_are_written_to_the_settings(
     assert len(ports) == 4
     assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
     assert max(server.heartbeat, proxy.poll_seconds) <= 1
-    assert (server.terms.min_clients, proxy.min_clients) == (133, 133)
+    assert (server.terms.min_clients, proxy.min_clients) == (133, 1)
     assert server.training.dummies > 0
     assert server.training.half_life > 0
     assert proxy.origins == sites
@@ -68,12 +72,19 @@ def test_options_are_written_to_the_settings(
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
     spent = server.training.epsilon * server.training.reports * server.training.max_turns
     assert system.limit == spent
-    file = get_server_config(folder)
-    text = file.read_text(encoding="utf-8")
-    file.write_text(
-        text.replace("collect_reports = true", "collect_reports = false"), encoding="utf-8"
-    )
-    assert LiveSystem.read(folder).limit == 0
+
+
+def test_a_service_without_reports_has_a_limit_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, start = tmp_path / "here", tmp_path / "a.safetensors"
+    items = tuple(str(item) for item in load(DATA).item_ids)
+    V = np.ones((len(items), 2), np.float32)
+    start.write_bytes(encode_start(Start(V, items, Provenance("People", 6, None, "public"))))
+    made(folder, monkeypatch, "--data", DATA, "--start", start, "--no-reports")
+    assert not ServerSettings.read(get_server_config(folder)).collect_reports
+    system = LiveSystem.read(folder)
+    assert (system.collects_reports, system.limit) == (False, 0)
 
 
 def test_crowd_is_one_person_if_dummies_hide_people(
@@ -87,7 +98,7 @@ def test_crowd_is_one_person_if_dummies_hide_people(
 
 def test_trial_is_marked_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "here"
-    for plan in (("--budget", 50), ("--central-budget", 1), ("--people", 9)):
+    for plan in (("--budget", 50), ("--central-budget", 1), ("--people", 9), ("--no-reports",)):
         with pytest.raises(SettingsError):
             made(folder, monkeypatch, "--trial", "--data", DATA, *plan)
     made(folder, monkeypatch, "--trial", "--data", DATA, "--port", free_port())

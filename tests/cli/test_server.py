@@ -87,6 +87,12 @@ def test_init_writes_the_settings_of_the_planner(tmp_path: Path, catalogue: Path
     assert (ends.half_life, ends.epochs) == (0, 7)
 
 
+def make_start() -> Start:
+    V = np.random.default_rng(0).random((11, 2)).astype(np.float32)
+    provenance = Provenance("Volunteers", 600, "2026-01-31", "they published theirs")
+    return Start(V, (*(f"f{n}" for n in range(10)), "gone"), provenance)
+
+
 @pytest.mark.parametrize(
     ("options", "collects", "factors"),
     [
@@ -102,11 +108,10 @@ def test_init_begins_with_a_start_and_spends_nothing_for_nothing(
     collects: bool,
     factors: int,
 ) -> None:
-    V = np.random.default_rng(0).random((11, 2)).astype(np.float32)
-    provenance = Provenance("Volunteers", 600, "2026-01-31", "they published theirs")
-    content = Start(V, (*(f"f{n}" for n in range(10)), "gone"), provenance)
+    start = make_start()
+    provenance = start.provenance
     file, folder = tmp_path / "a.safetensors", tmp_path / "server"
-    file.write_bytes(encode_start(content))
+    file.write_bytes(encode_start(start))
     call("init", folder, "--catalogue", catalogue, "--start", file, *options)
     file.unlink()
     settings = ServerSettings.read(folder / "server.toml")
@@ -119,8 +124,21 @@ def test_init_begins_with_a_start_and_spends_nothing_for_nothing(
     manifest = server.get_signed_manifest().manifest
     assert (manifest.start, manifest.public_key is not None) == (provenance, collects)
     store.close()
-    with pytest.raises(SettingsError):
-        call("init", tmp_path / "other", "--catalogue", catalogue, "--no-reports")
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--budget", 10), ("--people", 9), ("--learn", "taste"), ("--epochs", 3)]
+)
+def test_init_without_reports_needs_a_start_and_plans_nothing(
+    tmp_path: Path, catalogue: Path, options: tuple[object, ...]
+) -> None:
+    # The start is read first, so a file that is missing would be another error.
+    start = tmp_path / "a.safetensors"
+    start.write_bytes(encode_start(make_start()))
+    more = ("--start", start) if options else ()
+    with pytest.raises(SettingsError, match="--no-reports"):
+        call("init", tmp_path / "s", "--catalogue", catalogue, "--no-reports", *options, *more)
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(

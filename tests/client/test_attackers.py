@@ -132,7 +132,7 @@ def test_nothing_is_reported_before_terms_were_accepted(
             assert (synced.outcome, synced.spent) == ("not accepted", 0.0)
         assert client.recommend(3)
         assert client.get_status().terms is None
-        asked = client.fetch_terms(proxy)
+        asked = client.fetch_manifest(proxy).terms
         client.accept(asked, 100.0)
         assert client.sync(proxy).outcome == "sent"
         assert client.get_status().terms == asked == proxy.signed.manifest.terms
@@ -198,7 +198,7 @@ def test_cheaper_reports_do_not_exceed_the_promise(
 ) -> None:
     """Among dummies, many reports of a small epsilon can reveal more than one of a large one."""
     with world.create(folder, limit=1.5 * COST, accept=False) as client:
-        terms = client.fetch_terms(proxy)
+        terms = client.fetch_manifest(proxy).terms
         assert (
             client.compute_outlook(terms)
             .summary[0]

@@ -120,7 +120,7 @@ class Lived:
         self._publish()
 
     def accept(self) -> None:
-        self.client.accept(self.client.fetch_terms(self.proxy), 100 * COST)
+        self.client.accept(self.client.fetch_manifest(self.proxy).terms, 100 * COST)
 
     def report(self) -> str:
         self._publish()
@@ -144,7 +144,7 @@ def test_promise_holds_after_one_two_and_three_trainings(lived: Lived) -> None:
     centrals = []
     for number, within in [(1, 2), (2, 1), (3, 0)]:
         lived.training(number)
-        terms = client.fetch_terms(lived.proxy)
+        terms = client.fetch_manifest(lived.proxy).terms
         outlook = client.compute_outlook(terms)
         assert outlook.promise.local == number * EPOCHS * COST
         assert (outlook.turns_left, outlook.turns_within_limit) == (EPOCHS, within)

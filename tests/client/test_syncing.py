@@ -291,7 +291,7 @@ def test_outlook_includes_a_waiting_batch(client: Client, proxy: FakeProxy) -> N
     proxy.before = refusing(UnavailableError("busy"))
     with pytest.raises(UnavailableError):
         client.sync(proxy)
-    terms = client.fetch_terms(proxy)
+    terms = client.fetch_manifest(proxy).terms
     for limit, reports in [(COST, REPORTS), (3 * COST, 3 * REPORTS)]:
         client.set_limit(limit)
         assert f"; at most {reports} reports, " in client.compute_outlook(terms).summary[0]

@@ -46,6 +46,8 @@ class Shopper:
             self._page.once("dialog", lambda dialog: getattr(dialog, answer)())
             self._page.locator("#publish").click()
         assert "Anybody may read it, for ever" in dialog.value.message
+        title = self._page.locator("button[value]").first.inner_text()
+        assert dialog.value.message.endswith(f"You would publish: {title}")
         if confirm:
             self._page.locator("#published:has-text('Published under')").wait_for()
 

@@ -61,6 +61,7 @@ def test_the_guide_for_products(
     assert "The catalogue has 2 items" in person.next()
     stands = person.next()
     assert "Catalogue version 2" in stands
+    assert "cannot be reached" not in stands, "the proxy waits for its server"
     assert re.search(r"Epoch \d+ counted 1,100 reports", stands)  # ten people's and the browser's
 
     person.stop(0)

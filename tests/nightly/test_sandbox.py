@@ -32,7 +32,13 @@ from tests.lacking import leave_out
 from tests.nightly.shopper import Shopper, shopper
 from tests.processes import MAX_WAIT_SECONDS, free_port, read_until, wait_until
 from tests.server import postgres
-from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH_PORT_VARIABLE, read_yaml
+from tests.test_deploy import (
+    COMPOSE,
+    CONTAINERFILE,
+    WATCH_PORT_VARIABLE,
+    read_environment,
+    read_yaml,
+)
 
 __all__ = ["shopper"]
 N_CLIENTS = 20
@@ -254,10 +260,7 @@ class Containers:
     """
 
     def __init__(self, folder: Path, database: str):
-        compose = COMPOSE.read_text()
         self.services = read_yaml(COMPOSE)["services"]
-        (command,) = re.findall("^#   docker compose run --rm init (.*)$", compose, re.MULTILINE)
-        self.init_options = shlex.split(command)
         self.folder = folder
         self.ports = {port: free_port() for port in (8080, 8081, 8090, 8091)}
         self._names = {
@@ -269,7 +272,8 @@ class Containers:
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m sottovoce "$@"\n')
         program.chmod(0o755)
         path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path}
+        self.environment = {**os.environ, **read_environment(), "PATH": path}
+        self.environment["SOTTOVOCE_SERVICE"] += " --epochs 1"  # so that nobody sits out
 
     def init(self) -> subprocess.CompletedProcess[str]:
         *shell, script, name = self.services["init"]["entrypoint"]
@@ -278,7 +282,7 @@ class Containers:
             assert script.count(address) == 1
             script = script.replace(address, real)
         return subprocess.run(
-            [*shell, script, name, *self.init_options],
+            [*shell, script, name],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
@@ -339,11 +343,16 @@ def test_compose_sets_up_and_runs_a_system(tmp_path: Path) -> None:
             containers.map_ports(name)
             opened.enter_context(containers.run_service(name, watch))
         url = f"http://127.0.0.1:{containers.ports[8080]}"
-        api = HttpProxy(opened.enter_context(httpx.Client(trust_env=False)), url)
+        http = opened.enter_context(httpx.Client(trust_env=False))
+        origin = read_environment()["SOTTOVOCE_ORIGINS"]
+        assert http.get(f"{url}/widget.js").status_code == 200
+        manifest = http.get(f"{url}/v2/manifest", headers={"Origin": origin})
+        assert manifest.headers["Access-Control-Allow-Origin"] == origin
+        api = HttpProxy(http, url)
         trusted, place = bytes.fromhex(key), tmp_path / "device"
         with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
             device.record(["1"])
-            device.accept(device.fetch_terms(api), 1e6)
+            device.accept(device.fetch_manifest(api).terms, 1e6)
         assert sync_client(place, api, MAX_WAIT_SECONDS).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10

@@ -463,6 +463,23 @@ def test_a_start_that_does_not_fit_is_refused_and_one_without_items_is_gone(
     assert world.get_signed().manifest.start is None
 
 
+def test_names_forget_a_start_whose_items_have_left(
+    make_world: MakeWorld, sqlite_url: str, tmp_path: Path
+) -> None:
+    world = make_world(sqlite_url, training=NAMING_WITH_START, start=write_start(tmp_path))
+    world.run_epoch()
+    items = read_pending(world.store).catalogue.items
+    started = set(make_start().item_ids)
+    for remaining, start in (
+        ([item for item in items if item.id != items[0].id], make_start().provenance),
+        ([item for item in items if item.id not in started], None),
+    ):
+        update_catalogue(world.store, Catalogue.from_items(remaining), retire_many=True)
+        world.run_epoch()
+        assert world.get_signed().manifest.start == start
+    assert world.load_model().any(), "people's names stay"
+
+
 def test_a_server_may_ask_nobody_for_reports(
     make_world: MakeWorld, url: str, tmp_path: Path
 ) -> None:

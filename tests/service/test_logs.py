@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.service.logs import LineFormatter, OwnCommands, Troubles
+from sottovoce.service.logs import LastWarning, LineFormatter, OwnCommands, Troubles
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR .+")
 
@@ -73,5 +73,10 @@ def test_problem_is_logged_when_it_begins_changes_and_ends(
     assert messages[:3] == ["no server", "no disk", "late"]
     assert len(messages) == 4
     assert "resolved" in messages[3]
+    last_warning = LastWarning()
+    last_warning.setFormatter(logging.Formatter())
+    for log_record in caplog.records:
+        last_warning.emit(log_record)
+    assert last_warning.line == messages[3], "status says that it is over"
     assert "no disk" in messages[3]
     assert troubles.texts == ["late"]

@@ -263,7 +263,8 @@ def terms(
             "give --accept and --limit together, as printed by: " + _format_command("terms", folder)
         )
     with _connect(folder) as (client, api):
-        asked = client.fetch_terms(api)
+        manifest = client.fetch_manifest(api)
+        asked = manifest.terms
         if accept is not None and limit is not None:
             if asked.name != accept:
                 raise SettingsError(
@@ -275,6 +276,11 @@ def terms(
             return
         status = client.get_status()
         outlook = None if status.problem else client.compute_outlook(asked)
+    content = {"name": asked.name, **asked.as_dict(), **outlook_to_dict(outlook)}
+    output.write_json(json, content, private=True)
+    if not manifest.needs_consent:
+        typer.echo("The server asks for no reports, so nothing leaves this device.")
+        return
     if outlook is not None:
         typer.echo("\n".join(outlook.summary))
     if details:
@@ -288,8 +294,6 @@ def terms(
         choice = f"terms --accept {asked.name} --limit {status.limit!r}"
         command = _format_command(choice, folder)
         typer.echo(f"To accept exactly these terms, up to this limit: {command}")
-    content = {"name": asked.name, **asked.as_dict(), **outlook_to_dict(outlook)}
-    output.write_json(json, content, private=True)
 
 
 @app.command()

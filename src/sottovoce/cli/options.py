@@ -166,6 +166,19 @@ StartFile = Annotated[
         "--start",
     ),
 ]
+NoReportsOption = Annotated[
+    bool,
+    typer.Option("--no-reports", help="Ask nobody for reports: lists come from --start alone."),
+]
+OriginOption = Annotated[
+    list[str] | None,
+    make_option(
+        "Address of a site whose pages may use the proxy, such as https://shop.example. May be "
+        "repeated.",
+        "none",
+        "--origin",
+    ),
+]
 SampleUsers = Annotated[
     int | None,
     make_option(

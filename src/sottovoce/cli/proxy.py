@@ -12,6 +12,7 @@ from sottovoce.cli import output
 from sottovoce.cli.options import (
     HostOption,
     JsonFile,
+    OriginOption,
     add_settings_options,
     make_config_option,
     make_group,
@@ -62,6 +63,7 @@ def init(
         ),
     ],
     crowd: dict[str, Any],
+    origin: OriginOption = None,
     relay: Annotated[
         bool,
         typer.Option(
@@ -85,11 +87,12 @@ def init(
     \b
     Example:
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
-        --secret-file first.secret
+        --secret-file first.secret --origin https://shop.example
     """
     min_clients = crowd.get("min_clients", ProxySettings.min_clients)
     settings = ProxySettings(
         *(folder / DATA_FOLDER, server, secret_file, key, min_clients),
+        origins=tuple(origin or ()),
         rate=Rate.for_crowd(min_clients),
         listen=Listen(host, port),
         watch=Watch(port=watch_port),
@@ -104,6 +107,7 @@ def init(
             min_clients=min_clients,
             host=host,
             relay=relay,
+            origins=origin or (),
             port=port,
             watch_port=watch_port,
         )

@@ -17,12 +17,12 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     Learn,
+    NoReportsOption,
+    OriginOption,
     PresetOption,
     StartFile,
-    add_mechanism,
     add_settings_options,
     add_training_options,
-    choose_command_budget,
     make_learn_option,
     make_option,
     make_people_option,
@@ -130,16 +130,10 @@ def up(
             "Port of the proxy, for clients and browsers.", f"{DEFAULT_PORT}", min=1, max=65_535
         ),
     ] = None,
-    origin: Annotated[
-        list[str] | None,
-        make_option(
-            "Address of a site whose pages may use the proxy, such as https://shop.example. May "
-            "be repeated.",
-            "none",
-        ),
-    ] = None,
+    origin: OriginOption = None,
     learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     start: StartFile = None,
+    no_reports: NoReportsOption = False,
     preset: PresetOption = DEFAULT_PRESET,
     training: dict[str, Any],
 ) -> None:
@@ -160,7 +154,8 @@ def up(
     stop = StopSignal()
     sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts, learn)
     has_options = (
-        any((training, service, *sources, start, port, origin)) or preset != DEFAULT_PRESET
+        any((training, service, *sources, start, no_reports, port, origin))
+        or preset != DEFAULT_PRESET
     )
     # Options apply only to the first start. Later starts read the settings files.
     is_first = not is_set_up(folder)
@@ -173,10 +168,10 @@ def up(
             raise SettingsError(
                 "invented companions have no accounts: leave --accounts or --trial out"
             )
-        if trial and (budget or central_budget or people):
+        if trial and (budget or central_budget or people or no_reports):
             raise SettingsError(
                 "--trial makes its own plan, in which you take part in every epoch: leave out "
-                "--budget, --central-budget and --people, or --trial"
+                "--budget, --central-budget, --people and --no-reports, or --trial"
             )
         for address in origin or []:
             check_origin(address)
@@ -190,11 +185,12 @@ def up(
                 interactions = load(source)
                 items = Catalogue.from_items(list_catalogue_items(interactions))
             defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
+            default_people = {**defaults, **service}["min_clients"]
             if trial:
                 # The companions, and the person who tries the service.
-                people = COMPANIONS_PER_EPOCH + 1
-            elif people is None and interactions is not None:
-                people = interactions.n_users
+                default_people = COMPANIONS_PER_EPOCH + 1
+            elif interactions is not None:
+                default_people = interactions.n_users
             plan = plan_training if training else plan_open_ended
             if trial:
                 # One person takes part in every epoch, to see what reports do.
@@ -202,13 +198,17 @@ def up(
             raw, public = (None, None) if start is None else read_start(start)
             settings, collects = plan_service(
                 plan,
-                people or {**defaults, **service}["min_clients"],
                 items,
                 public,
-                history=None if interactions is None else interactions.typical_length,
+                default_people=default_people,
+                people=people,
+                budget=budget,
+                central_budget=central_budget,
+                learn=learn,
+                training=training,
+                no_reports=no_reports,
                 preset=preset,
-                budget=choose_command_budget(budget, central_budget, preset, training),
-                **add_mechanism(training, learn),
+                history=None if interactions is None else interactions.typical_length,
             )
             if settings.dummies:  # dummies hide people without a crowd
                 defaults = {**defaults, "min_clients": 1}
@@ -226,7 +226,7 @@ def up(
                 collect_reports=collects,
             ).set_up(folder)
         if collects:
-            output.print_note(f"Planned: {settings}.")
+            output.print_note(f"Planned: {settings.reporting}.")
     with exclusive_lock(folder / LOCK_FILE, "is running already; stop that `sottovoce up` first"):
         if has_options and not is_first:
             raise SettingsError(
@@ -261,7 +261,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"Address of the proxy, for clients and browsers: {system.proxy}",
         f"Address of the server, for the proxy: {system.server}",
         f"Verification key: {key}",
-        f"{ONE_OPERATOR_NOTICE} (docs/operators.md).",
+        f"{ONE_OPERATOR_NOTICE} (docs/parties.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit}",
         f"  sottovoce swarm --up {folder} --clients {system.swarm_size}{histories}"
@@ -291,17 +291,10 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
         yield f"Put these tags into a page of {sites} (examples/shop.html shows a whole page):"
         yield f"  {format_script_tag(system.proxy)}"
         key = system.key.hex()
-        if system.collects_reports:
-            yield (
-                f'  <sottovoce-consent proxy="{system.proxy}" service-key="{key}" '
-                f'limit="{limit}"></sottovoce-consent>'
-            )
-        else:
-            # Without reports there is nothing to ask visitors.
-            yield (
-                f'  <script type="module">import {{ start }} from "{system.proxy}/widget.js"; '
-                f'start({{ proxy: "{system.proxy}", key: "{key}", limit: {limit} }});</script>'
-            )
+        yield (
+            f'  <sottovoce-consent proxy="{system.proxy}" service-key="{key}" '
+            f'limit="{limit}"></sottovoce-consent>'
+        )
         yield "  <sottovoce-list></sottovoce-list>"
 
 

@@ -25,6 +25,7 @@ from sottovoce.cli.options import (
     HostOption,
     JsonFile,
     Learn,
+    NoReportsOption,
     PresetOption,
     StartFile,
     YesOption,
@@ -156,10 +157,7 @@ def init(
     history: HistoryOption = None,
     learn: Annotated[Learn | None, make_learn_option("names with a local budget")] = None,
     start: StartFile = None,
-    no_reports: Annotated[
-        bool,
-        typer.Option("--no-reports", help="Ask nobody for reports: lists come from --start alone."),
-    ] = False,
+    no_reports: NoReportsOption = False,
     training: dict[str, Any],
     ends: Annotated[
         bool,
@@ -209,16 +207,17 @@ def init(
     raw, public = (None, None) if start is None else read_start(start)
     settings, collects = plan_service(
         plan_training if ends else plan_open_ended,
-        people or service.get("min_clients", Participation.min_clients),
         items,
         public,
+        default_people=service.get("min_clients", Participation.min_clients),
+        people=people,
+        budget=budget,
+        central_budget=central_budget,
+        learn=learn,
+        training=training,
         no_reports=no_reports,
         history=history,
         preset=preset,
-        budget=None
-        if no_reports
-        else choose_command_budget(budget, central_budget, preset, training),
-        **add_mechanism(training, learn),
     )
     # Dummies hide even a single person, so an epoch need not wait for a crowd.
     if settings.dummies:
@@ -237,7 +236,7 @@ def init(
     tags = items.tags.format_kinds()
     typer.echo(f"The catalogue has {count}; tags for recommendations: {tags}.", err=True)
     if collects:
-        typer.echo(f"Planned: {settings}.", err=True)
+        typer.echo(f"Planned: {settings.reporting}.", err=True)
     typer.echo(f"The settings are in {folder / SETTINGS_FILE}, with explanations.", err=True)
     for name in proxies:
         secret = folder / f"{name}.secret"
@@ -248,30 +247,56 @@ def init(
 
 def plan_service(
     plan: Callable[..., Settings],
-    people: int,
     catalogue: Catalogue,
     start: Start | None,
     *,
-    no_reports: bool = False,
-    **options: Any,
+    default_people: int,
+    people: int | None,
+    budget: float | None,
+    central_budget: float | None,
+    learn: Learn | None,
+    training: dict[str, Any],
+    no_reports: bool,
+    preset: str,
+    history: float | None,
 ) -> tuple[Settings, bool]:
     """Plan the training of a service, and say which items its public start has.
 
     Args:
         plan: The planner.
-        people: Number of people who take part.
         catalogue: The catalogue.
         start: The public start, if there is one.
+        default_people: Number of people to plan for if the user names none.
+        people: The option `--people`; the following ones are options, too.
+        budget: The option `--budget`.
+        central_budget: The option `--central-budget`.
+        learn: The option `--learn`.
+        training: The settings of a training that the user gave.
         no_reports: Whether nobody is to be asked for reports.
-        options: Other arguments of the planner.
+        preset: The training preset.
+        history: Number of items that a typical person has touched, if it is known.
 
     Returns:
         The settings, and whether devices are asked for reports.
+
+    Raises:
+        SettingsError: The options contradict each other, or no plan is possible.
     """
     n_items = len(catalogue.items)
-    if start is None:
-        if no_reports:
+    options: dict[str, Any] = {"preset": preset, "history": history}
+    if no_reports:
+        planned: dict[str, Any] = {"budget": budget, "central_budget": central_budget}
+        planned |= {"people": people, "learn": learn, **training}
+        conflicts = [f"--{name.replace('_', '-')}" for name, value in planned.items() if value]
+        if conflicts:
+            raise SettingsError(f"--no-reports plans no reports: leave out {', '.join(conflicts)}")
+        if start is None:
             raise SettingsError("--no-reports needs a model for the lists: name one with --start")
+    else:
+        options["budget"] = choose_command_budget(budget, central_budget, preset, training)
+        options |= add_mechanism(training, learn)
+    people = people or default_people
+    if start is None:
         return plan(people, n_items, **options), True
     V = start.select_matching_items(item.id for item in catalogue.items)
     matches = f"{int(V.any(axis=1).sum()):,} of {n_items:,} items of the catalogue have a row in it"

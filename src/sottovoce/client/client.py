@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from sottovoce.client.csv_import import check_items, read_history_csv
-from sottovoce.client.fetching import fetch_terms, load_release, refresh
+from sottovoce.client.fetching import load_release, peek_manifest, refresh
 from sottovoce.client.http import ProxyApi, check_url
 from sottovoce.client.recommending import Recommendation, list_recommendations
 from sottovoce.client.reporting import DrawWords
@@ -24,7 +24,7 @@ from sottovoce.client.timing import (
 from sottovoce.core import draw_os_words
 from sottovoce.errors import LedgerError, SettingsError, StoreError, get_reason
 from sottovoce.privacy import Ledger, Promise, round_down, round_up
-from sottovoce.protocol import Item, Release, Terms
+from sottovoce.protocol import Item, Manifest, Release, Terms
 from sottovoce.storage.database import exclusive_lock
 from sottovoce.training.start import Provenance
 
@@ -245,13 +245,15 @@ class Client:
         """Return all items of the catalogue, in the order of the model's rows; sends nothing."""
         return self._get_model().catalogue.items
 
-    def fetch_terms(self, api: ProxyApi) -> Terms:
-        """Fetch the terms that the server asks for now, to show them to the owner; store nothing.
+    def fetch_manifest(self, api: ProxyApi) -> Manifest:
+        """Fetch the manifest of the current epoch, and store nothing.
+
+        Show its `terms` to the owner if it `needs_consent`; otherwise nothing is asked.
 
         Args:
             api: The connection to the proxy, such as an `HttpProxy`.
         """
-        return fetch_terms(self._store, api)
+        return peek_manifest(self._store, api)
 
     def accept(self, terms: Terms, limit: float) -> None:
         """Store in one step that the owner accepted these terms and this limit.
@@ -412,7 +414,7 @@ class Client:
         This sends nothing.
 
         Args:
-            terms: The terms, from `fetch_terms`.
+            terms: The terms, from `fetch_manifest`.
         """
         ledger = self._store.read_ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)

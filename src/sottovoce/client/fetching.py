@@ -7,6 +7,7 @@ from sottovoce.client.store import ClientStore, TrustState
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol import (
     Catalogue,
+    Manifest,
     Release,
     SignedManifest,
     SignedShelf,
@@ -92,10 +93,10 @@ def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: TrustState, now: 
         store.save_shelf(signed.manifest, shelf, files)
 
 
-def fetch_terms(store: ClientStore, api: ProxyApi) -> Terms:
-    """Fetch the terms that the server asks for now, without storing anything."""
+def peek_manifest(store: ClientStore, api: ProxyApi) -> Manifest:
+    """Fetch the manifest of the current epoch without storing anything."""
     trusted = store.trusted
-    return fetch_manifest(api, trusted.key, trusted.newest).manifest.terms
+    return fetch_manifest(api, trusted.key, trusted.newest).manifest
 
 
 def load_release(store: ClientStore) -> Release | None:

@@ -124,6 +124,14 @@ class Manifest:
             **{name: terms.parameters[name] for name in kind.options()},
         )
 
+    @property
+    def needs_consent(self) -> bool:
+        """Whether something may leave a device for this epoch, so that its owner must be asked.
+
+        It may be reports, or the request for a token of the next epoch.
+        """
+        return self.public_key is not None or self.next_token_key is not None
+
     def asks_for_reports(self, now: float) -> bool:
         """Return whether devices may report at `now`, in Unix seconds."""
         return self.public_key is not None and self.opens <= now < self.ends

@@ -1,6 +1,7 @@
 """Create the folder of a new proxy: a settings file, a copy of its secret, an empty database."""
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def render_settings_file(
     watch_port: int = DEFAULT_WATCH_PORT,
     host: str = Listen.host,
     relay: bool = False,
+    origins: Sequence[str] = (),
     **texts: str,
 ) -> str:
     """Return the text of a `proxy.toml` with these values, and defaults for all other settings.
@@ -67,6 +69,7 @@ def render_settings_file(
         watch_port: Port for health and metrics.
         host: The address to listen on.
         relay: Whether all clients share the address of a relay. Then addresses have no limit.
+        origins: Sites whose pages may use the proxy.
         texts: Values of the other placeholders in the template.
     """
     rate = Rate(0, per_epoch=0) if relay else Rate.for_crowd(min_clients)
@@ -77,6 +80,7 @@ def render_settings_file(
         # A JSON string is also a valid TOML string.
         **{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()},
         min_clients=min_clients,
+        origins=json.dumps(list(origins)),
         service=render_settings(ProxySettings, omit={"min_clients"}),
         rate=render_settings(Rate, **vars(rate)),
         caps=render_settings(Listen, connections_per_address=connections),

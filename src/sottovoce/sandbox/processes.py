@@ -74,7 +74,7 @@ class Child:
         self._reader.start()
 
     def wait_until_ready(self, url: str, should_stop: Callable[[], bool]) -> None:
-        """Wait until `/readyz` at this address answers 200, or `should_stop` returns True.
+        """Wait until this address answers 200, or `should_stop` returns True.
 
         Raises:
             UnavailableError: The process has exited or takes too long.
@@ -84,8 +84,7 @@ class Child:
             self.check()
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: "
-                    f"{url}{READY_PATH}"
+                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: {url}"
                 )
             time.sleep(CHECK_SECONDS)
 
@@ -100,13 +99,9 @@ class Child:
                 "last output is above. Everything else was stopped"
             )
 
-    def terminate(self) -> None:
-        """Ask the process to end."""
-        self.process.terminate()
-
     def stop(self) -> None:
         """Ask the process to end and wait until it has."""
-        self.terminate()
+        self.process.terminate()
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -126,9 +121,9 @@ def _write_line(line: str) -> None:
 
 
 def is_ready(url: str) -> bool:
-    """Return whether `/readyz` at this address answers 200."""
+    """Return whether this address answers 200."""
     try:
-        return httpx.get(f"{url}{READY_PATH}", timeout=5.0, trust_env=False).status_code == 200
+        return httpx.get(url, timeout=5.0, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -154,25 +149,28 @@ def run_system(
 ) -> Iterator[list[Child]]:
     """Run the server, the proxy and, if there is one, the toy shop during the block.
 
-    The block begins when server and proxy are ready, or when `should_stop` returns True.
+    The block begins when all of them are ready, or when `should_stop` returns True.
     """
-    configs = {"server": get_server_config(folder), "proxy": get_proxy_config(folder)}
+    server = ["server", "run", "--config", str(get_server_config(folder))]
+    proxy = ["proxy", "run", "--config", str(get_proxy_config(folder))]
+    programs = [
+        ("server", "sottovoce", server, system.server_watch + READY_PATH),
+        ("proxy", "sottovoce", proxy, system.proxy_watch + READY_PATH),
+    ]
+    if system.shop:
+        port = str(urlsplit(system.shop).port)
+        shop = [str(folder / "server"), port, system.proxy, *system.origins]
+        programs.append(("shop", SHOP_MODULE, shop, system.shop))
     with ExitStack() as stack:
         children = []
-        # Start all processes before waiting for the first, because each takes a while to import.
-        for name, config in configs.items():
-            children.append(Child(name, [name, "run", "--config", str(config)], quiet=quiet))
+        # One after the other, and stopped in the reverse order: a proxy that cannot reach its
+        # server logs a warning.
+        for name, module, arguments, address in programs:
+            if should_stop():
+                break
+            children.append(Child(name, arguments, module=module, quiet=quiet))
             stack.callback(children[-1].stop)
-        if system.shop:
-            port = str(urlsplit(system.shop).port)
-            arguments = [str(folder / "server"), port, system.proxy, *system.origins]
-            children.append(Child("shop", arguments, module=SHOP_MODULE, quiet=quiet))
-            stack.callback(children[-1].stop)
-        for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=False):
-            child.wait_until_ready(url, should_stop)
-        # Registered last, so it runs first: ask all processes to end before waiting for any.
-        for child in children:
-            stack.callback(child.terminate)
+            children[-1].wait_until_ready(address, should_stop)
         yield children
 
 

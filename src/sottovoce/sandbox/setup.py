@@ -231,8 +231,10 @@ class Sandbox:
             secret_file=folder / "server" / "proxy.secret",
             server=f"http://{LOCAL_HOST}:{server_port}",
             verification_key=keys.verification_key.hex(),
-            min_clients=self.min_clients,
+            # The terms say how many people an epoch waits for.
+            min_clients=1,
             relay=True,
+            origins=[*self.origins, *([shop] if shop else [])],
             port=self.port,
             watch_port=proxy_watch_port,
         )
@@ -245,7 +247,6 @@ class Sandbox:
             ("", "poll_seconds"): TICK_SECONDS,
             ("", "keep_models"): MODELS_ON_PROXY,
             ("", "accounts_key"): backend and backend.verification_key,
-            ("", "origins"): [*self.origins, *([shop] if shop else [])] or None,
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL_FILE,
             ("page", "notice"): TRIAL_SENTENCE if self.trial else self.notice,

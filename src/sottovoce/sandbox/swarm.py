@@ -340,7 +340,7 @@ def _create_client(url: str, key: bytes, limit: float, folder: Path, items: list
     assert _worker_api is not None, "`_start_worker` has set it"
     with Client.create(folder, proxy_url=url, verification_key=key, limit=limit) as client:
         client.record(items)
-        client.accept(client.fetch_terms(_worker_api), limit)
+        client.accept(client.fetch_manifest(_worker_api).terms, limit)
 
 
 def _sync_in_pool(patience: float, attest: str, folder: Path) -> SwarmSync:

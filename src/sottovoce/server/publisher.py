@@ -97,10 +97,13 @@ class LearntModel:
 
     def move(self, before: Sequence[Item], after: Sequence[Item]) -> Self:
         """Return the model for another catalogue: each row stays with its item."""
-        names = self.names
-        if names is not None:
-            names = NameCounts(move_rows(names.table.T, before, after).T)
-        return replace(self, V=move_rows(self.V, before, after), names=names)
+        V = move_rows(self.V, before, after)
+        if self.names is None:
+            return replace(self, V=V)
+        names = NameCounts(move_rows(self.names.table.T, before, after).T)
+        # Besides the shares, a model of names has only rows of its start. One factor is the shares.
+        has_left = V.shape[1] > 1 and not V[:, 1:].any()
+        return replace(self, V=V, names=names, start=None if has_left else self.start)
 
     def inherit(self, settings: Settings) -> Self:
         """Return the model with which the next training continues; a public start stays in it."""

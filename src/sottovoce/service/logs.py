@@ -16,8 +16,6 @@ log = logging.getLogger("sottovoce")
 LIBRARY_LEVELS = {"uvicorn.error": logging.WARNING}
 # Loggers that are switched off: they write a line for each request, which would record its time.
 DISABLED_LOGGERS = ("uvicorn.access", "httpx", "httpcore")
-# First word of a line that reports the end of a trouble.
-RESOLVED_PREFIX = "resolved"
 # Seconds between two lines about a trouble. A client or server could make it change very often.
 MIN_SECONDS_BETWEEN_LINES = 60.0
 MAX_TROUBLE_LENGTH = 2_000
@@ -81,8 +79,7 @@ class LastWarning(logging.Handler):
         self.line: str | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not record.getMessage().startswith(RESOLVED_PREFIX):
-            self.line = self.format(record)
+        self.line = self.format(record)
 
 
 def start_logging(commands: OwnCommands = NO_COMMANDS, *, as_json: bool = False) -> LastWarning:
@@ -140,7 +137,7 @@ class Troubles:
             self._troubles[name] = None
             if trouble is not None:
                 duration = now - trouble.since
-                log.warning("%s after %.0f s: %s", RESOLVED_PREFIX, duration, trouble.text)
+                log.warning("resolved after %.0f s: %s", duration, trouble.text)
             return
         if trouble is None:
             trouble = self._troubles[name] = Trouble(text, now)

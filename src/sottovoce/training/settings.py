@@ -144,17 +144,24 @@ class Settings:
 
     def __str__(self) -> str:
         options = "".join(f", {name} {value}" for name, value in self.options.items() if value)
-        turns = "" if self.turns == self.epochs else f"{self.turns} of "
-        dummies = f"; the proxy adds {self.dummies:,} dummies an epoch" if self.dummies else ""
         model = (
             ""
             if self.asks_for_names
             else f", factors {self.factors}, alpha {self.alpha:.3g}, ridge {self.ridge:.3g}"
         )
+        return self._describe(f"{model}{options}")
+
+    @property
+    def reporting(self) -> str:
+        """What people report, and what hides it, in words: the settings that concern them."""
+        return self._describe("")
+
+    def _describe(self, model: str) -> str:
+        turns = "" if self.turns == self.epochs else f"{self.turns} of "
+        dummies = f"; the proxy adds {self.dummies:,} dummies an epoch" if self.dummies else ""
         return (
             f"{self.mechanism}: epsilon {format_epsilon(self.epsilon)}, reports "
-            f"{self.reports} in each of {turns}{pluralize(self.epochs, 'epoch')}{model}"
-            f"{options}{dummies}"
+            f"{self.reports} in each of {turns}{pluralize(self.epochs, 'epoch')}{model}{dummies}"
         )
 
     def _repr_html_(self) -> str:

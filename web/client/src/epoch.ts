@@ -121,6 +121,14 @@ export function endOfEpoch({ closes, terms }: Manifest): number {
   return closes + terms.hold;
 }
 
+/**
+ * Check whether something may leave the device for this epoch: reports, or the request for a token
+ * of the next one. Only then the owner is asked.
+ */
+export function needsConsent({ publicKey, nextTokenKey }: Manifest): boolean {
+  return publicKey !== null || nextTokenKey !== null;
+}
+
 /** Check whether a device may report at this time, in Unix seconds. */
 export function isOpen(manifest: Manifest, now: number): boolean {
   return manifest.publicKey !== null && manifest.opens <= now && now < endOfEpoch(manifest);

@@ -11,7 +11,7 @@ import { isEqual, toHex } from "./bytes.js";
 import type { Item } from "./catalogue.js";
 import { drawSystemEntropy, drawSystemWords, type Entropy, type Words } from "./coin.js";
 import { type BatchState, Database } from "./database.js";
-import { isOpen, type Manifest, type Terms } from "./epoch.js";
+import { isOpen, type Manifest, needsConsent, type Terms } from "./epoch.js";
 import { SettingsError, StoreError } from "./errors.js";
 import type { Budget, Charge } from "./ledger.js";
 import { computeBudget } from "./ledger.js";
@@ -129,12 +129,13 @@ export class History {
     const manifest = (await store.readManifest())?.manifest ?? null;
     const { terms, asked } = settings;
     const worse = terms && asked ? listWorse(terms, asked) : [];
+    const offered = terms ?? (manifest && needsConsent(manifest) ? manifest.terms : null);
     return {
       ...computeBudget(settings.limit, charges),
       proxy: settings.proxy,
       manifest,
       catalogue: manifest && settings.shelf && toHex(findListedCatalogue(manifest, settings.shelf)),
-      offer: manifest && this.#computeOffer(terms ?? manifest.terms, charges),
+      offer: manifest && offered && this.#computeOffer(offered, charges),
       newOffer: asked && worse.length > 0 ? this.#computeOffer(asked, charges) : null,
       worse,
       epoch: settings.newest?.epoch ?? null,
@@ -247,8 +248,8 @@ export interface ClientStatus extends Budget {
   /** Hash of the catalogue from which lists are made; null without a manifest. */
   readonly catalogue: string | null;
   /**
-   * Offer of the terms that the owner accepted or, before that, of the current manifest; null
-   * without a manifest.
+   * Offer of the terms that the owner accepted or, before that, of the current manifest. Null
+   * without a manifest, and where nothing is asked of an owner who has accepted nothing.
    */
   readonly offer: Offer | null;
   /** Offer of worse terms that the owner has not accepted yet, or null. */

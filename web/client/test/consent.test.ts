@@ -43,6 +43,21 @@ test("a yes to a question is refused once the server asks for other terms", asyn
   }
 });
 
+test("nobody is asked where nothing may leave, and reports asked for later need a yes", async (t) => {
+  const world = await World.begin(t);
+  await world.publish(2, { ...OPEN_LONG, public_key: null });
+  const client = await world.open();
+  assert.equal((await client.sync(AT_ONCE)).outcome, "nothing asked");
+  const { manifest, offer, newOffer } = await client.status();
+  assert.deepEqual([manifest?.epoch, offer, newOffer], [2, null, null]);
+  await world.publish(3, OPEN_LONG);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "not accepted");
+  assert.deepEqual((await client.status()).offer?.terms, TERMS);
+  assert.ok(!world.calls().includes("batches"));
+  await client.accept(TERMS, LIMIT);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+});
+
 test("a yes to worse terms is refused once the server asks for still others, or for none", async (t) => {
   for (const changes of [{ epsilon: 7 }, {}]) {
     const world = await World.begin(t);

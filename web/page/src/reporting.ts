@@ -24,7 +24,10 @@ export interface ReportStatus {
 /** Describe what happens to this epoch's reports. */
 export function formatReportState(status: ReportStatus): string {
   const { manifest, agreed, takingPart, batch } = status;
-  if (!agreed) return "You do not take part. Nothing leaves this device.";
+  if (!agreed) {
+    const asked = status.turnsLeft === null && manifest !== null ? ` ${NOTHING_ASKED}` : "";
+    return `You do not take part. Nothing leaves this device.${asked}`;
+  }
   const current = batch !== null && batch.epoch === manifest?.epoch ? batch : null;
   if (current?.state === "sent") return formatSent(current, status);
   if (status.turnsLeft === 0 && current === null) return DONE_SENTENCE;
@@ -36,6 +39,8 @@ export function formatReportState(status: ReportStatus): string {
 
 const DONE_SENTENCE =
   "Done: all that you agreed to is spent. No more reports are made; recommendations go on.";
+
+const NOTHING_ASKED = "No reports are asked for at present.";
 
 type Batch = NonNullable<ReportStatus["batch"]>;
 
@@ -56,7 +61,7 @@ function formatFromSync(
 ): string {
   const { lastSync, plan, now } = status;
   if (lastSync?.epoch === manifest.epoch) return lastSync.sentence;
-  if (manifest.publicKey === null) return "No reports are asked for at present.";
+  if (manifest.publicKey === null) return NOTHING_ASKED;
   const isPlanned = plan?.epoch === manifest.epoch && plan.takesPart && plan.sendAt > now;
   return isPlanned ? formatPlanned(plan.epoch) : WAITING_SENTENCE;
 }

@@ -46,6 +46,8 @@ test("before the first look of a visit no reports are announced that may never b
     [{ plan: null }, /^Waiting for the server/],
     [{ plan: { ...plan, takesPart: false } }, /^Waiting for the server/],
     [{ batch, now: 1000 }, /^Waiting for the server/],
+    [{ agreed: false }, /Nothing leaves this device\.$/],
+    [{ agreed: false, turnsLeft: null }, /No reports are asked for at present\.$/],
   ] as const) {
     const status = { ...usual, batch: null, plan, now: 99, sentAt: null, ...change };
     assert.match(formatReportState(status), sentence);

@@ -35,7 +35,9 @@ export class Consent extends SharedElement {
     const asked =
       question &&
       JSON.stringify([question.offer.terms, question.limit, terms, spentEpsilon, otherEpsilon]);
-    const content = JSON.stringify([state, asked, Object.values(words.texts)]);
+    // A service that asks for no reports has no question.
+    const canAsk = page.question !== null || !page.news?.manifest;
+    const content = JSON.stringify([state, asked, canAsk, Object.values(words.texts)]);
     if (content === this.#content) return;
     this.#content = content;
     const isReplaced = this.#question !== null && asked !== null && asked !== this.#question;
@@ -45,7 +47,7 @@ export class Consent extends SharedElement {
     this.#yes?.setAttribute("aria-disabled", "true");
     const elements = question
       ? this.#createQuestion(question, terms, await page.summarize(question), isReplaced, words)
-      : this.#createChoices(state, words);
+      : this.#createChoices(state, canAsk, words);
     const hadFocus = this.root.activeElement !== null;
     this.root.replaceChildren(...elements);
     this.#yes = this.root.querySelector<HTMLElement>("[part~=yes]");
@@ -105,13 +107,13 @@ export class Consent extends SharedElement {
     ];
   }
 
-  #createChoices(state: DisplayState, { texts }: LocalizedTexts): HTMLElement[] {
+  #createChoices(state: DisplayState, canAsk: boolean, { texts }: LocalizedTexts): HTMLElement[] {
     if (state === "nothing" || state === "asking") return [];
     const askToForget = () => this.#switchTo("forgetting");
     const askForConsent = () => this.#switchTo("asking");
     const pause = [createButton("pause", texts.pause, () => page.pause(true))];
     const buttons = {
-      notParticipating: [createButton("ask", texts.takePart, askForConsent)],
+      notParticipating: canAsk ? [createButton("ask", texts.takePart, askForConsent)] : [],
       termsChanged: [createButton("ask", texts.look, askForConsent)],
       paused: [createButton("pause", texts.goOn, () => page.pause(false))],
       takesPart: pause,

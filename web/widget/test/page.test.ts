@@ -99,6 +99,8 @@ test("who is asked, and what is displayed otherwise", async (t) => {
     return page.findState(opened);
   };
   assert.equal(shown({ offer: null }), "nothing");
+  assert.equal(shown({ offer: null, epoch: 1 }), "notParticipating"); // no reports are asked for
+  assert.equal(page.question, null);
   assert.equal(shown({}), "asking");
   page.refuse(OFFER);
   assert.equal(shown({}), "notParticipating");

@@ -67,7 +67,7 @@ function createSwitch({ ask, onStart, earlierEpsilon }: LeavingOptions): View {
     update(state) {
       now = state;
       element.setAttribute("aria-checked", String(state.agreed && state.takingPart));
-      element.disabled = state.manifest === null;
+      element.disabled = state.offer === null;
     },
   };
 }

@@ -101,8 +101,12 @@ function createStatementView(options: { statement: string; earlierEpsilon: numbe
     ),
     update({ manifest, offer, spentEpsilon }) {
       const start = manifest?.start ?? null;
+      // Without an offer, no reports are asked for.
+      const source = start === null ? [] : [`${formatStart(start)}.`];
       const text =
-        offer === null ? [] : formatStatement(offer, spentEpsilon, options.earlierEpsilon, start);
+        offer === null
+          ? source
+          : formatStatement(offer, spentEpsilon, options.earlierEpsilon, start);
       if (text.join() === displayed) return;
       displayed = text.join();
       plain.replaceChildren(...text.map((sentence) => h("li", {}, sentence)));
@@ -147,10 +151,11 @@ function createFactsView(): View & { tick(now: number): void } {
     update({ manifest: newManifest, offer }: State) {
       manifest = newManifest;
       setVisible(element, newManifest !== null);
-      if (newManifest === null || offer === null) return;
+      if (newManifest === null) return;
+      const { reportsBehind, terms } = newManifest;
       setText(epoch, formatAmount(newManifest.epoch));
-      setText(people, formatAmount(Math.round(newManifest.reportsBehind / offer.terms.reports)));
-      setText(mechanism, describeMechanism(offer.terms.mechanism, offer.odds));
+      setText(people, formatAmount(Math.round(reportsBehind / terms.reports)));
+      if (offer !== null) setText(mechanism, describeMechanism(terms.mechanism, offer.odds));
     },
     tick(now) {
       if (manifest === null) return;
