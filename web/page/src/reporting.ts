@@ -34,8 +34,7 @@ export function formatReportState(status: ReportStatus): string {
   return formatFromSync(manifest, status);
 }
 
-const DONE_SENTENCE =
-  "Done: all that you agreed to is spent. No more reports are made; recommendations go on.";
+const DONE_SENTENCE = "Done: all that you agreed to has left. Recommendations go on.";
 
 type Batch = NonNullable<ReportStatus["batch"]>;
 
