@@ -49,6 +49,7 @@ def test_table_shows_the_reports_that_the_server_counts(visitor: Visitor, system
         == HEADER_BYTES + SEALED_BYTES * manifest.terms.reports
     )
     visitor.expect("#reports tbody tr").to_have_count(REPORTS)
+    visitor.at("#batch summary").click()
     rows = visitor.rows()
     shown = [(row.row * manifest.terms.factors + row.factor) << 1 | row.bit for row in rows]
     assert shown == system.opened(batch)

@@ -65,8 +65,11 @@ test("limits are counted in epochs, exactly", () => {
   assert.match(meaning(500, 0, offered(2.504, 3)), /takes 3 × 2\.504 = 7\.52\./u);
   const budget = (spent: number, limit: number, offer: ReturnType<typeof offered>) =>
     formatBudget({ spentEpsilon: spent, spentAmount: gone(spent), limit }, offer);
-  assert.match(budget(7.511, 500, offered(0.1, 10)), /^Spent 7\.52 of 500:/u);
-  assert.match(budget(450, 500, offered(2.5, 20)), /450 of 500: enough for 1 more epoch/u);
+  assert.match(budget(7.511, 500, offered(0.1, 10)), /^Spent 7\.52 of your limit of 500:/u);
+  assert.match(
+    budget(450, 500, offered(2.5, 20)),
+    /450 of your limit of 500: enough for 1 more epoch/u,
+  );
   assert.match(budget(500, 500, offered(2.5, 20)), /not enough for another epoch/u);
 });
 
@@ -75,7 +78,7 @@ test("no limit allows more epochs than the terms do", () => {
   assert.match(explainLimit(500, 0n, offered(2.5, 20, 0)), /allow no more epochs/u);
   const budget = { spentEpsilon: 50, spentAmount: gone(50), limit: 500 };
   assert.match(formatBudget(budget, offered(2.5, 20, 1)), /enough for 1 more epoch\.$/u);
-  assert.equal(formatBudget(budget, offered(2.5, 20, 0)), "Spent 50 of 500.");
+  assert.equal(formatBudget(budget, offered(2.5, 20, 0)), "Spent 50 of your limit of 500.");
 });
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
@@ -260,10 +263,10 @@ test("the most telling reason is not the film that supports the whole list", () 
   const item = (title: string, share: number) => ({
     ...{ kind: "item" as const, id: title, title, share },
   });
-  const horror = { kind: "tag" as const, tag: "genre", name: "Horror", band: null, share: 0.24 };
+  const horror = { kind: "tag" as const, tag: "genre", name: "Horror", band: null, share: 0.3 };
   const reasons = chooseReasons([
     { reasons: [item("Matrix, The (1999)", 0.59), item("Alien (1979)", 0.21)] },
-    { reasons: [item("Matrix, The (1999)", 0.46), item("Alien (1979)", 0.24), horror] },
+    { reasons: [item("Matrix, The (1999)", 0.46), item("Alien (1979)", 0.22), horror] },
     { reasons: [item("Matrix, The (1999)", 0.33), item("Finding Nemo (2003)", 0.27)] },
     { reasons: [] },
   ]);

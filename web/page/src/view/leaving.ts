@@ -38,11 +38,7 @@ export function createLeavingView(options: LeavingOptions) {
   const paid = h("ul", { id: "charges" });
   const budget = createBudgetView(options);
   const reports = createReportsView();
-  const lead = h(
-    "p",
-    { class: "lead" },
-    "Nothing, until you say so. Then only what is listed here.",
-  );
+  const lead = h("p", { class: "lead" });
   return {
     element: createSection(
       "leaving",
@@ -59,7 +55,7 @@ export function createLeavingView(options: LeavingOptions) {
     ),
     update(state: State) {
       toggle.update(state);
-      setVisible(lead, !state.agreed);
+      setText(lead, state.agreed ? REPORT_SENTENCE : NOTHING_SENTENCE);
       setText(line, state.reportState);
       setText(change, state.listChange === null ? "" : describeListChange(state.listChange));
       setVisible(change, state.listChange !== null);
@@ -76,13 +72,14 @@ export function createLeavingView(options: LeavingOptions) {
   };
 }
 
+const NOTHING_SENTENCE = "Nothing, until you say so. Then only what is listed here.";
+const REPORT_SENTENCE = "Only reports. Each is a hint of four bytes, blurred by chance.";
 /** Number of charges that are listed, latest first. The meter counts all of them. */
 const MAX_CHARGES = 3;
 
 /** Describe what left this device in an epoch, and its cost. */
 function formatCharge({ epoch, reports, epsilon }: Omit<Charge, "purpose">): string {
-  const size = `${reports === 1 ? "" : "each "}of 4 bytes`;
-  return `Epoch ${epoch}: ${formatReports(reports)} ${size}, epsilon ${formatBound(reports * epsilon)}`;
+  return `Epoch ${epoch}: ${formatReports(reports)}, epsilon ${formatBound(reports * epsilon)}`;
 }
 
 function createSwitch({ ask, onStart, earlierEpsilon }: LeavingOptions): View {
@@ -182,7 +179,7 @@ export function formatBudget(
   { spentEpsilon, spentAmount, limit }: Budget,
   offer: CountedOffer,
 ): string {
-  const spentSentence = `Spent ${formatBound(spentEpsilon)} of ${formatBound(limit)}`;
+  const spentSentence = `Spent ${formatBound(spentEpsilon)} of your limit of ${formatBound(limit)}`;
   if (offer.turns === 0) return `${spentSentence}.`; // the terms allow no more epochs, even if some of the limit is left
   const epochsLeft = countAffordableEpochs(limit, spentAmount, offer.terms, offer.turns);
   const more = formatEpochs(epochsLeft).replace(" ", " more ");

@@ -146,7 +146,7 @@ function createFactsView() {
       ...["; ", people, " people taught its model."],
     ),
   );
-  const quality = h("p", {}, NO_QUALITY_SENTENCE);
+  const quality = h("p", {});
   const promise = h("p", {});
   element.append(quality, promise);
   let manifest: Manifest | null = null;
@@ -179,10 +179,10 @@ function describeQuality({ points, popularity }: Curve): string {
   const quality = points.at(-1)?.quality ?? null;
   if (quality === null) return NO_QUALITY_SENTENCE;
   const inHundred = (value: number) => (value * 100).toFixed(0);
-  const byChance = `chance ${inHundred(CHANCE_HIT_RATIO)}`;
+  const byChance = `chance for ${inHundred(CHANCE_HIT_RATIO)}`;
   const others =
-    popularity === null ? byChance : `popularity finds ${inHundred(popularity)}, ${byChance}`;
-  return `It finds the hidden films of ${inHundred(quality)} in 100 test people; ${others}.`;
+    popularity === null ? byChance : `popularity for ${inHundred(popularity)}, ${byChance}`;
+  return `For ${inHundred(quality)} of 100 test people it finds a film that was hidden from it; ${others}.`;
 }
 
 /** Return the name of the next event of an epoch, and the time until it. */
