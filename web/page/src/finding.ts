@@ -274,8 +274,12 @@ interface CorrectedHit {
 
 /** Return the hit of a film for words with typing errors, or null. */
 function createCorrectedHit(entry: IndexEntry, typed: readonly string[]): CorrectedHit | null {
-  const corrections = typed.map((word) => correctWord(entry, word));
-  if (!corrections.every((correction) => correction !== null)) return null;
+  const corrections: Correction[] = [];
+  for (const word of typed) {
+    const correction = correctWord(entry, word);
+    if (correction === null) return null;
+    corrections.push(correction);
+  }
   // A short word with an error is too easily another word, if no other word supports it.
   const isSure = corrections.some(
     ({ word, errors }, at) =>

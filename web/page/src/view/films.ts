@@ -64,14 +64,15 @@ export function createFilmsView({ ask, announce }: Actions): View & { suggested:
      * them off the screen of a phone.
      */
     suggested: suggestionSection,
-    update({ films, suggestions, searchable }: State) {
+    update({ films, suggestions, searchable, agreed }: State) {
       search.setCatalogueReady(searchable);
       updateList(filmList, films, (film) => createChip(film, filmList, remove));
       updateList(suggestionList, suggestions, (film) =>
         createSuggestion(film, suggestionList, choose),
       );
       setVisible(filmList, films.length > 0);
-      setVisible(suggestionSection, suggestions.length > 0);
+      // Suggestions are for beginners. Whoever takes part has begun.
+      setVisible(suggestionSection, suggestions.length > 0 && !agreed);
     },
   };
 }

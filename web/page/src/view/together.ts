@@ -143,7 +143,7 @@ function createFactsView() {
       "p",
       {},
       ...["Epoch ", epoch, ", a round of learning, ", closing, " ", countdown],
-      ...["; ", people, " people taught its model."],
+      ...["; ", people, " taught its model."],
     ),
   );
   const quality = h("p", {});
@@ -157,7 +157,7 @@ function createFactsView() {
       setVisible(element, newManifest !== null);
       if (newManifest === null || offer === null) return;
       setText(epoch, formatAmount(newManifest.epoch));
-      setText(people, formatAmount(Math.round(newManifest.reportsBehind / offer.terms.reports)));
+      setText(people, formatPeople(newManifest.reportsBehind / offer.terms.reports));
       const guess = describeGuess(offer.figures);
       const rest = guess.charAt(0).toLowerCase() + guess.slice(1);
       setText(promise, `Your history stays here, only reports leave: ${rest}`);
@@ -170,6 +170,12 @@ function createFactsView() {
       setText(countdown, value);
     },
   };
+}
+
+function formatPeople(people: number): string {
+  const count = Math.round(people);
+  if (count === 0) return "nobody";
+  return count === 1 ? "1 person" : `${formatAmount(count)} people`;
 }
 
 const NO_QUALITY_SENTENCE = "How good the model is, is not published here.";
