@@ -34,8 +34,8 @@ export function isKey(text: string): boolean {
  * first visit.
  *
  * A demo has new keys with every start, so the key of a restarted demo differs for a harmless
- * reason. Every page can say that it is a demo, an attacker's too. It is believed only if both of
- * these hold, which nobody can fake for the visitors of a real service:
+ * reason. Every page can say that it is a demo, an attacker's too. This browser believes it only if
+ * both of these hold, which nobody can fake for the visitors of a real service:
  *
  * - The host is a loopback address. Only a program on this machine can answer there.
  * - The pinned key was a demo's at the first visit. So a real service that somebody reaches through

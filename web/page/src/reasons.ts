@@ -11,14 +11,14 @@ type ClientReason = Recommendation["reasons"][number];
  *
  * A film that everybody knows supports every recommendation, so it is the strongest reason for most
  * of them and says little. The most telling reason has a large share, and a larger one than for the
- * rest of the list: its cube, divided by its mean in the list, is the largest.
+ * rest of the list: its square, divided by its mean in the list, is the largest.
  */
 export function chooseReasons(list: readonly Pick<Recommendation, "reasons">[]): (Reason | null)[] {
   const sums = new Map<string, number>();
   for (const { reasons } of list)
     for (const reason of reasons)
       sums.set(nameReason(reason), (sums.get(nameReason(reason)) ?? 0) + reason.share);
-  const measure = (reason: ClientReason) => reason.share ** 3 / (sums.get(nameReason(reason)) ?? 1);
+  const measure = (reason: ClientReason) => reason.share ** 2 / (sums.get(nameReason(reason)) ?? 1);
   return list.map(({ reasons }) => {
     const [best] = [...reasons].sort((a, b) => measure(b) - measure(a));
     return best === undefined ? null : toReason(best);

@@ -71,7 +71,7 @@ export function createFilmsView({ ask, announce }: Actions): View & { suggested:
         createSuggestion(film, suggestionList, choose),
       );
       setVisible(filmList, films.length > 0);
-      // Suggestions are for beginners. Whoever takes part has begun.
+      // Suggestions are for beginners. Anyone who takes part has begun.
       setVisible(suggestionSection, suggestions.length > 0 && !agreed);
     },
   };
@@ -122,7 +122,7 @@ export function createAdviceView({ ask, announce }: Actions) {
   const element = createSection(
     "for-you",
     "For you",
-    "Worked out on this device, from your films.",
+    "Worked out on this device.",
     empty,
     whispers,
     ageNote,
