@@ -51,15 +51,16 @@ def test_recommendations_are_those_of_the_python_client_and_follow_the_films(
     sees(visitor, system, visitor.films())
 
 
-def test_a_film_marked_in_one_tab_is_in_the_other_within_a_second(visitor: Visitor) -> None:
+def test_a_film_marked_in_one_tab_is_in_the_other_without_a_new_model(visitor: Visitor) -> None:
     visitor.open()
     first = visitor.page
     visitor.another_tab()
     visitor.choose("toy story")
-    script = f"document.querySelector(\"#films > li[data-id='{TOY_STORY}']\") !== null"
-    first.wait_for_function(script, timeout=1_000)
+    second, visitor.page = visitor.page, first
+    visitor.expect("#films > li").to_have_attribute("data-id", TOY_STORY)
     visitor.at("#films button").click()
-    first.wait_for_function(f"!({script})", timeout=1_000)
+    visitor.page = second
+    visitor.expect("#films > li").to_have_count(0)
 
 
 def test_on_a_phone_recommendations_come_before_suggestions(visit: Visit) -> None:

@@ -63,10 +63,7 @@ function formatFromSync(
 const WAITING_SENTENCE = "Waiting for the server.";
 
 function formatPlanned(epoch: number): string {
-  return (
-    `Epoch ${epoch}: your reports leave within seconds, at a moment drawn at random. If this page is ` +
-    "closed before, they leave at your next visit, if the epoch lasts."
-  );
+  return `Epoch ${epoch}: your reports leave within seconds, or at your next visit if this page is closed before.`;
 }
 
 /** Format a time of day in the format of this device. */

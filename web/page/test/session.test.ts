@@ -87,6 +87,7 @@ test("films change the advice at once, and each advice has its reason", async (c
 
 test("the order in which films are marked changes nothing, and another tab has them at once", async (context) => {
   const { client, session, state, look } = await begin(context);
+  const before = client.browser.requests.length;
   const lists = [];
   const orders = [
     [3, 7, 11],
@@ -98,7 +99,6 @@ test("the order in which films are marked changes nothing, and another tab has t
     for (const film of order) await session.remove(item(film));
   }
   assert.deepEqual(lists[0], lists[1]);
-  const before = client.browser.requests.length;
   const other = await client.browser.tab();
   await other.record([item(7)], { ordered: false });
   await session.handleTab();
