@@ -201,6 +201,9 @@ const MIN_CUT_LENGTH_WITH_ERROR = 7;
 /** Minimum length of a typed word that may have two typing errors. */
 const MIN_LENGTH_WITH_TWO_ERRORS = 9;
 
+/** Number of first words of which two may be one, so that a pasted text takes no long time. */
+const MAX_JOINED_WORDS = 6;
+
 /** Which errors a typed word may have. */
 interface Tolerance {
   maxErrors: number;
@@ -314,7 +317,7 @@ export class TitleIndex {
     const words = splitWords(question);
     if (words.length === 0) return [];
     // A word may have been typed as two: "star gate".
-    const joined = words.slice(1).map((_, at) => joinTwo(words, at));
+    const joined = words.slice(1, MAX_JOINED_WORDS).map((_, at) => joinTwo(words, at));
     const variants = [words, ...joined];
     const find = [
       ...variants.map((variant) => () => this.#findHits(variant)),

@@ -176,7 +176,8 @@ export class Session {
         this.#shelf = await this.#makeShelf();
         const epoch = this.#news?.manifest?.epoch ?? 0;
         // A list by tags alone is another list, and does not depend on reports.
-        if (this.#shelf.whispers) this.#listChange = this.#comparison.compare(epoch, this.#shelf);
+        if (this.#shelf.whispers || this.#shelf.advice.length === 0)
+          this.#listChange = this.#comparison.compare(epoch, this.#shelf);
         this.#publish();
       } catch (error) {
         this.#publish(toTrouble(error));
