@@ -70,7 +70,7 @@ KEY = bytes(range(32))
 
 INDEX = (
     b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">'
-    b'<meta name="n" content="{{notice}}">' + b" " * 999
+    b'<meta name="n" content="{{notice}}"><meta name="d" content="{{demo}}">' + b" " * 999
 )
 
 POLICY = (
@@ -113,8 +113,8 @@ def get(
 
 def fill_expected_page(name: str) -> bytes:
     filled = ASSETS[name][0].replace(b"{{key}}", KEY.hex().encode())
-    for place, value in ((b"statement", b""), (b"notice", b"")):
-        filled = filled.replace(b"{{" + place + b"}}", value)
+    for place in (b"statement", b"notice", b"demo"):
+        filled = filled.replace(b"{{" + place + b"}}", b"")
     return filled
 
 

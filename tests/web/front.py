@@ -167,11 +167,13 @@ def flipped(bit: int) -> Lie:
     return lie
 
 
-def other_key() -> Lie:
-    """Let the page name another service's key."""
+def other_key(key: bytes = b"\xab" * 32, *, demo: bool = False) -> Lie:
+    """Let the page name another service's key, and say that it is a demo."""
 
     def lie(_request: RecordedRequest, honest: Callable[[], Answer]) -> Answer:
-        body = honest().body.replace(KEYS.verification_key.hex().encode(), b"ab" * 32)
+        body = honest().body.replace(KEYS.verification_key.hex().encode(), key.hex().encode())
+        if demo:
+            body = body.replace(b'"sottovoce-demo" content=""', b'"sottovoce-demo" content="demo"')
         assert body != honest().body
         return replace(honest(), body=body)
 

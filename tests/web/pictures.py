@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def taking_part(browser: Browser, url: str, epoch: int) -> Visitor:
-    """Return a visitor whose reports of this epoch have left, at the top of the page."""
+    """Return a visitor whose reports a model has counted, at the top of the page."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000}, color_scheme="light")
     visitor = Visitor(context, Site(url=url))
     visitor.open()
@@ -58,7 +58,7 @@ def taking_part(browser: Browser, url: str, epoch: int) -> Visitor:
         assert time.monotonic() < give_up, f"epoch {epoch} did not come"
         visitor.page.wait_for_timeout(200)
     visitor.take_part()
-    visitor.says("#report-state", "left")
+    visitor.expect("#list-change").to_be_visible(timeout=PATIENCE * 1000)
     visitor.expect("#curve .last").to_be_visible()
     visitor.page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     return visitor

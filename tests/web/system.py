@@ -31,6 +31,7 @@ from sottovoce.protocol import (
     verify_release,
 )
 from sottovoce.proxy import HttpUpstream, Proxy
+from sottovoce.sandbox.demo import DEMO_NOTICE
 from sottovoce.sandbox.setup import make_invented_panel
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings
 from sottovoce.server.agreement import begin_service
@@ -51,7 +52,6 @@ PROXY = "east"
 HOUR = 3_600
 SOON = 1
 LEAST = 3
-NOTICE = "Everybody here is invented."
 
 
 class System:
@@ -115,7 +115,7 @@ class System:
             verification_key=self.keys.verification_key.hex(),
             chunk_reports=1000,
             keep_models=61,
-            page=Page(serve=True, panel=panel, notice=NOTICE),
+            page=Page(serve=True, panel=panel, notice=DEMO_NOTICE),
             origins=origins,
             accounts_key=self._accounts_key,
         )
@@ -230,13 +230,18 @@ class System:
         assert opened.undecodable == 0
         return [int(report) for report in opened.reports]
 
-    def recommended(self, films: list[str]) -> list[Recommendation]:
-        """Return the Python client's list for a person who saw these films, one after the other."""
-        return self.recommended_by(self.signed(), films)
+    def recommended(self, films: list[str], *, ordered: bool = True) -> list[Recommendation]:
+        """Return the Python client's list for a person who saw these films.
 
-    def recommended_by(self, signed: SignedManifest, films: list[str]) -> list[Recommendation]:
+        On the page films have no order; elsewhere they were touched one after the other.
+        """
+        return self.recommended_by(self.signed(), films, ordered=ordered)
+
+    def recommended_by(
+        self, signed: SignedManifest, films: list[str], *, ordered: bool = True
+    ) -> list[Recommendation]:
         """Return the same list, from an earlier model."""
-        moments = {film: moment for moment, film in enumerate(films)}
+        moments = {film: at if ordered else 1 for at, film in enumerate(films)}
         return list_recommendations(self.release(signed), moments, 10)
 
     def signed_with(self, **changes: Any) -> bytes:

@@ -23,6 +23,23 @@ MAX_BYTES = 150_000
 MAX_MILLISECONDS = 1_000
 LONGEST_TASK = 100
 TRIES = 6
+# Height by width of the window, both in pixels.
+MAX_HEIGHTS = {1280: 1_300, 390: 2_600}
+# Words that are visible before any details are opened.
+MAX_WORDS = 350
+COUNT_WORDS = """
+() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let words = 0;
+  while (texts.nextNode()) {
+    const { data, parentElement } = texts.currentNode;
+    if (!parentElement.checkVisibility({ visibilityProperty: true })) continue;
+    if (parentElement.closest(".visually-hidden, title, desc")) continue;
+    words += data.split(/\\s+/u).filter((word) => /[\\p{L}\\p{N}]/u.test(word)).length;
+  }
+  return words;
+}
+"""
 TASKS = """
 window.tasks = [];
 new PerformanceObserver((list) => {
@@ -57,6 +74,25 @@ def test_first_visit_loads_little(visit: Visit, system: System) -> None:
     loaded = sum(request.sent for request in beside_v)
     print(f"first visit: {loaded} bytes on the wire without V")
     assert loaded < MAX_BYTES
+
+
+def test_page_is_short_after_a_report(visit: Visit, system: System) -> None:
+    visitor = visit(viewport={"width": 1280, "height": 800})
+    visitor.taking_part(system.signed().manifest.epoch, "finding nemo", "matrix 1999", "alien 1979")
+    system.turn()
+    visitor.says("#list-change", "Since your first report")
+    visitor.expect("#curve .last").to_be_visible()
+    # Random reports change which titles the model lists. By tags alone the list is always the same.
+    visitor.at("#whispers").click()
+    visitor.expect("#whispers").to_have_attribute("aria-checked", "false")
+    visitor.expect("#recommendations > li").to_have_count(10)
+    for width, max_height in MAX_HEIGHTS.items():
+        visitor.page.set_viewport_size({"width": width, "height": 800})
+        words = visitor.page.evaluate(COUNT_WORDS)
+        height = visitor.page.evaluate("document.documentElement.scrollHeight")
+        print(f"{width} pixels wide: {height} high, {words} words")
+        assert height <= max_height
+        assert words <= MAX_WORDS
 
 
 def test_100_reports_are_sealed_in_a_second_and_nothing_freezes(

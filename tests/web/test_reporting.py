@@ -49,6 +49,7 @@ def test_table_shows_the_reports_that_the_server_counts(visitor: Visitor, system
         == HEADER_BYTES + SEALED_BYTES * manifest.terms.reports
     )
     visitor.expect("#reports tbody tr").to_have_count(REPORTS)
+    visitor.at("#batch summary").click()
     rows = visitor.rows()
     shown = [(row.row * manifest.terms.factors + row.factor) << 1 | row.bit for row in rows]
     assert shown == system.opened(batch)
@@ -65,7 +66,7 @@ def test_table_shows_the_reports_that_the_server_counts(visitor: Visitor, system
     assert visitor.spent() == system.cost() == 50
     over = system.turn()
     assert (over.epoch, over.reports, over.undecodable) == (epoch, (PEOPLE + 1) * REPORTS, 0)
-    visitor.expect("#people").to_have_text(str(PEOPLE + 1))
+    visitor.expect("#people").to_have_text(f"{PEOPLE + 1} people")
 
 
 def test_question_has_the_signed_terms_and_a_refusal_is_kept(

@@ -153,3 +153,21 @@ def test_another_key_is_reported_and_a_new_start_keeps_the_ledger(
     visitor.says("#report-state", "nothing is reported in this epoch again")
     assert visitor.spent() == system.cost()
     assert len(system.front.batches()) == 1
+
+
+def test_restarted_demo_offers_to_begin_again(visitor: Visitor, system: System) -> None:
+    system.front.lies = {"/": other_key(KEYS.verification_key, demo=True)}
+    visitor.open()
+    visitor.choose("toy story")
+    visitor.leaves()
+    system.front.lies = {"/": other_key(demo=True)}
+    visitor.page.goto(system.url)
+    visitor.says("#new-demo", "This is a new demo.", "nothing is sent")
+    visitor.expect("#other-key").to_have_count(0)
+    visitor.until(lambda: visitor.films() == ["1"], "the films of the old demo")
+    visitor.at("#begin-again").click()
+    visitor.expect("#new-demo").to_have_count(0)
+    visitor.until(lambda: visitor.films() == [], "no films")
+    system.front.lies = {}  # a service that does not say that it is a demo
+    visitor.page.reload()
+    visitor.says("#other-key", "another server")

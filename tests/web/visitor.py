@@ -147,7 +147,7 @@ class Visitor:
     def rows(self) -> list[Row]:
         """Return the table of reports."""
         cells: list[list[str]] = self.page.evaluate(
-            "() => [...document.querySelectorAll('#reports tbody tr:not(.whole)')]"
+            "() => [...document.querySelectorAll('#reports tbody tr:not(.whole, .group)')]"
             ".map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
         )
         return [_row(cell) for cell in cells]

@@ -394,9 +394,10 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
         f"report: {20 * plan.people:,} in 20 epochs. The films are real."
     )
     typer.echo(
-        f"Privacy: every person, also you, sends a single report of epsilon {training.epsilon:g}. "
-        f"The proxy mixes it with {training.dummies:,} random reports. A server that does not work "
-        f"together with the proxy learns at most epsilon {central}. {ONE_OPERATOR_NOTICE}."
+        f"Privacy: you send at most {training.turns} reports of epsilon {training.epsilon:g}, each "
+        f"invented person one. The proxy adds {training.dummies:,} random reports in every epoch. "
+        "A server that does not work together with the proxy learns at most epsilon "
+        f"{central}. {ONE_OPERATOR_NOTICE}."
     )
     typer.echo(
         f"{output.describe_start(plan.start.provenance)} The invented people have tastes like "

@@ -28,15 +28,18 @@ from sottovoce.simulation.start import encode_start, learn_table_start
 from sottovoce.training import Settings, plan_training
 from sottovoce.training.start import Start
 
-# New people in each epoch. Each person reports only once.
+# New people in each epoch. Each of these people reports only once.
 PEOPLE_PER_EPOCH = 5000
 DEFAULT_FILMS = 1000
 # The page polls every five seconds and takes part in an epoch if at least ten seconds are left.
 EPOCH_SECONDS = 20
-# Local epsilon of a person's only report. With the dummies, the central epsilon is 0.993, by the
-# bound that devices compute.
-REPORT_EPSILON = 10.0
-DUMMIES_PER_EPOCH = 5300
+# A visitor can watch two reports, in two epochs, for the price of one: their epsilons sum to 10.
+# With the dummies, the central epsilon of both is 0.978, by the bound that devices compute. With
+# one report of epsilon 10, models learn faster: after five epochs HR@10 is 0.476 instead of 0.459
+# (0.448 before the first, for 2,000 test people).
+REPORTS_PER_VISITOR = 2
+REPORT_EPSILON = 5.0
+DUMMIES_PER_EPOCH = 2900
 HALF_LIFE_EPOCHS = 14.0
 # Ridge of the user equations. With less, the list of a visitor who has chosen three films follows
 # the best known films of the start more than these three: with 0.3, 1 of the ten films for somebody
@@ -56,12 +59,12 @@ START_LICENCE = (
 FILM_TAG = "genre"
 # Text at the top of the page.
 DEMO_NOTICE = (
-    "This is a demo. All other people who report are invented, and so are the people that the "
-    "model is tested on; the films are real. The first lists come from public ratings of films "
+    "This is a demo: the films are real, all other people are invented. So are those that the "
+    "model is tested on. The first lists come from public ratings of films "
     "(MovieLens). The invented people have tastes like those in these ratings, so first lists suit "
-    "them better than they would elsewhere. Your report is protected as in a real service, with "
+    "them better than they would elsewhere. Your reports are protected as in a real service, with "
     "two exceptions: proxy and server run on one machine, so its owner could combine what the two "
-    "know, and the page sends your report after a few seconds instead of at a random moment."
+    "know, and the page sends a report after a few seconds instead of at a random moment."
 )
 # Maximum number of processes that simulate the people.
 MAX_PROCESSES = 2
@@ -104,7 +107,7 @@ class DemoPlan:
 
     @cached_property
     def training(self) -> Settings:
-        """Settings of an open-ended training in which each person reports once."""
+        """Settings of an open-ended training in which a visitor takes part in a few epochs."""
         return plan_training(
             self.people,
             self.films,
@@ -112,8 +115,8 @@ class DemoPlan:
             epsilon=REPORT_EPSILON,
             dummies=DUMMIES_PER_EPOCH,
             reports=1,
-            lifetime=1,
-            epochs=1,
+            lifetime=REPORTS_PER_VISITOR,
+            epochs=REPORTS_PER_VISITOR,
             half_life=HALF_LIFE_EPOCHS,
             start_factors=self.start.V.shape[1],
             ridge=USER_RIDGE,
@@ -135,6 +138,7 @@ class DemoPlan:
             data=f"{SYNTHETIC}:N={SAMPLE_PEOPLE},M={self.films},seed={self.seed}",
             people=self.sample,
             notice=DEMO_NOTICE,
+            demo=True,
         ).set_up(folder)
 
 

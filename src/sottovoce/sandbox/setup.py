@@ -171,6 +171,8 @@ class Sandbox:
     """Sites whose pages may use the proxy."""
     notice: str | None = None
     """Text at the top of the page."""
+    demo: bool = False
+    """Whether the page says that this is a demo, whose keys are new with every start."""
     start: bytes | None = None
     """Bytes of the public start, if there is one."""
     collect_reports: bool = True
@@ -250,6 +252,7 @@ class Sandbox:
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL_FILE,
             ("page", "notice"): TRIAL_SENTENCE if self.trial else self.notice,
+            ("page", "demo"): self.demo or None,
         }
         set_values(get_proxy_config(folder), proxy_values)
         write_statement(folder)

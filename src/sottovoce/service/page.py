@@ -72,6 +72,8 @@ class Page:
     """Plain text about privacy on the page; `sottovoce privacy` writes such a text."""
     notice: str = ""
     """Plain text that visitors should read first, such as that this is a demo."""
+    demo: bool = False
+    """Whether this is a demo on the visitor's own machine, whose keys are new with every start."""
     panel: Path | None = None
     """File of public test people, with which the page draws a learning curve; None: no curve."""
 
@@ -98,7 +100,8 @@ def build_page_routes(key: bytes, page: Page, assets: Traversable | None = None)
     contents = read_assets(get_assets_folder() if assets is None else assets)
     # The widget is next to the page's files but does not belong to it.
     contents.pop(WIDGET_SCRIPT, None)
-    values = {"key": key.hex(), "statement": page.statement, "notice": page.notice}
+    texts = {"statement": page.statement, "notice": page.notice}
+    values = {"key": key.hex(), **texts, "demo": "demo" if page.demo else ""}
     contents[INDEX_FILE] = fill_template(contents[INDEX_FILE], values)
     if page.panel is not None:
         contents[PANEL_FILE] = read_panel(page.panel)[1]

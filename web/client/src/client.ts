@@ -134,9 +134,12 @@ export class Client {
    *
    * The items of one call count as touched together, and later than all items that were recorded
    * before. An item that is recorded again moves to the end. The latest 100,000 items stay.
+   *
+   * With `ordered: false` they count as touched together with the latest items instead. If all
+   * items are recorded so, their order changes nothing.
    */
-  record(ids: readonly string[]): Promise<number> {
-    return this.history("record", ids);
+  record(ids: readonly string[], { ordered = true } = {}): Promise<number> {
+    return this.history("record", ids, ordered);
   }
 
   /** Remove items from the history. Return how many of them were in it. */

@@ -68,8 +68,8 @@ export class History {
   }
 
   /** Add all of these items to the history in one transaction. Return how many were new. */
-  async record(ids: readonly string[]): Promise<number> {
-    return this.#store.addItems(checkIds(ids));
+  async record(ids: readonly string[], isOrdered = true): Promise<number> {
+    return this.#store.addItems(checkIds(ids), isOrdered);
   }
 
   /** Remove items from the history. Return how many of them were in it. */

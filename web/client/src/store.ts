@@ -80,12 +80,14 @@ export class Store {
   /**
    * Add items to the history, and return how many of them were new.
    *
-   * All of them get the same moment, which is larger than all earlier ones.
+   * All of them get the same moment: a later one than all others or, if they are not ordered, the
+   * latest that there is.
    */
-  addItems(ids: readonly string[]): Promise<number> {
+  addItems(ids: readonly string[], isOrdered: boolean): Promise<number> {
     return this.#change((history) => {
       const before = history.size;
-      const moment = 1 + [...history.values()].reduce((one, other) => Math.max(one, other), 0);
+      const latest = [...history.values()].reduce((one, other) => Math.max(one, other), 0);
+      const moment = isOrdered ? latest + 1 : latest || 1;
       for (const id of ids) history.set(id, moment);
       return history.size - before;
     });

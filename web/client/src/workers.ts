@@ -123,7 +123,7 @@ function createHistoryCalls() {
       const opened = await History.open({ name });
       history = () => opened;
     },
-    record: (ids: readonly string[]) => history().record(ids),
+    record: (ids: readonly string[], ordered: boolean) => history().record(ids, ordered),
     remove: (ids: readonly string[]) => history().remove(ids),
     listTouched: () => history().listTouched(),
     recommend: (n: number, tagsOnly: boolean) => history().recommend(n, tagsOnly),

@@ -100,8 +100,13 @@ test("what is recorded together is one moment, later than all that is there", as
   await client.remove(["a", "b"]);
   await client.record(["c"]);
   assert.equal((await store.readHistory()).get("c"), 3);
+  await client.record(["e", "c"], { ordered: false });
+  assert.deepEqual([...(await store.readHistory())].slice(-2), [
+    ["c", 3],
+    ["e", 3],
+  ]);
   await client.forget();
-  await client.record(["d"]);
+  await client.record(["d"], { ordered: false });
   assert.deepEqual([...(await store.readHistory())], [["d", 1]]);
 });
 

@@ -227,7 +227,8 @@ export class Tab {
   }
 
   // As an application asks, on the other thread.
-  record = (ids: readonly string[]) => this.#compute(() => this.history.record(ids));
+  record: Client["record"] = (ids, { ordered = true } = {}) =>
+    this.#compute(() => this.history.record(ids, ordered));
   remove = (ids: readonly string[]) => this.#compute(() => this.history.remove(ids));
   listTouched = () => this.#compute(() => this.history.listTouched());
   recommend: Client["recommend"] = (n = 10, { tagsOnly = false } = {}) =>

@@ -196,7 +196,7 @@ export class Device {
     };
   }
 
-  record = (ids: readonly string[]) => this.history.record(ids);
+  record = (ids: readonly string[], { ordered = true } = {}) => this.history.record(ids, ordered);
   remove = (ids: readonly string[]) => this.history.remove(ids);
   touched = async () => (await this.history.listTouched()).map(({ id }) => id);
   recommend = (n = 10) => this.history.recommend(n);

@@ -1,8 +1,5 @@
 /** Checks whether this browser offers everything that the page needs. */
 
-/** Key of `localStorage` under which this browser stores the verification key of the server. */
-export const PINNED_KEY_NAME = "sottovoce-key";
-
 /**
  * Return a sentence about the first missing capability, or null if the browser offers everything.
  */
@@ -29,7 +26,7 @@ const OUTDATED_SENTENCE =
 function canStore(): Promise<boolean> {
   return new Promise((resolve) => {
     try {
-      localStorage.getItem(PINNED_KEY_NAME);
+      localStorage.getItem("sottovoce-probe");
       const opening = indexedDB.open("sottovoce-probe");
       opening.onerror = () => resolve(false);
       opening.onsuccess = () => {

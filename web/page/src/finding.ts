@@ -4,8 +4,8 @@
  *
  * Case, accents, punctuation, articles and the order of words do not matter. A word may be cut
  * short, two words may be written as one, and a number may be written in digits, as a word or in
- * Roman numerals. If no title matches, the search returns titles that share most of the typed
- * trigrams, and prefers well-known ones.
+ * Roman numerals. If no title matches, words may have a typing error: a letter too many, missing,
+ * wrong, or swapped with the next one. Text that is no title with errors finds nothing.
  */
 
 import type { Film } from "./state.js";
@@ -131,18 +131,18 @@ interface IndexEntry {
   readonly names: readonly (readonly string[])[];
   /** Both names without spaces. */
   readonly text: string;
-  /** Indexes in `text` at which words begin, except small ones. */
-  readonly begins: readonly number[];
+  /** The words of both names except small ones, and the indexes in `text` at which they begin. */
+  readonly begins: readonly { word: string; at: number }[];
   readonly numbers: readonly number[];
 }
 
 function createEntry(film: Film): IndexEntry {
   const names = [splitWords(film.name), splitWords(film.otherName ?? "")];
   const words = [...(names[0] ?? []), NAME_SEPARATOR, ...(names[1] ?? [])];
-  const begins: number[] = [];
+  const begins: { word: string; at: number }[] = [];
   let at = 0;
   for (const word of words) {
-    if (!SMALL_WORDS.has(word)) begins.push(at);
+    if (!SMALL_WORDS.has(word)) begins.push({ word, at });
     at += word.length;
   }
   const numbers = words.map(parseNumber).filter((number) => number !== null);
@@ -157,7 +157,7 @@ function hasWord({ film, text, begins, numbers }: IndexEntry, word: string): boo
   const number = parseNumber(word);
   return (
     (number !== null && numbers.includes(number)) ||
-    begins.some((at) => text.startsWith(word, at)) ||
+    begins.some(({ at }) => text.startsWith(word, at)) ||
     (word.length >= MIN_YEAR_DIGITS && (film.year?.startsWith(word) ?? false))
   );
 }
@@ -192,34 +192,112 @@ interface Hit extends SeriesPlace {
   readonly fit: number;
 }
 
-/**
- * Minimum share of the typed trigrams that a title must have. One typing error spoils three of
- * them.
- */
-const MIN_SHARED_TRIGRAMS = 0.5;
-/** Titles whose similarity is below this share of the best one are left out. */
-const MIN_SIMILARITY_SHARE = 0.7;
-/** Weight of the Dice coefficient of both sets of trigrams, added to the share of typed ones. */
-const TITLE_WEIGHT = 0.5;
-/** Weight of how well a film is known. It is added to the similarity of its title. */
-const FAMILIARITY_WEIGHT = 0.3;
+/** Minimum length of a typed word that may have one typing error. */
+const MIN_LENGTH_WITH_ERROR = 4;
+/** Shorter words may have no wrong letter: too many words would differ by just one. */
+const MIN_LENGTH_WITH_WRONG_LETTER = 5;
+/** Minimum length of a typed word with an error that may be cut short, or be two words of a title. */
+const MIN_CUT_LENGTH_WITH_ERROR = 7;
+/** Minimum length of a typed word that may have two typing errors. */
+const MIN_LENGTH_WITH_TWO_ERRORS = 9;
 
-/**
- * Return all groups of three consecutive characters, also across words. The letters of a group are
- * sorted, because people often swap letters when they type.
- */
-function makeTrigrams(words: readonly string[]): ReadonlySet<string> {
-  const text = ` ${writeFigures(dropSmallWords(words)).join(" ")} `;
-  return new Set(
-    Array.from({ length: text.length - 2 }, (_, at) => [...text.slice(at, at + 3)].sort().join("")),
+/** Number of first words of which two may be one, so that a pasted text takes no long time. */
+const MAX_JOINED_WORDS = 6;
+
+/** Which errors a typed word may have. */
+interface Tolerance {
+  maxErrors: number;
+  /** Whether a letter may be another one. */
+  hasWrongLetters: boolean;
+  /** Whether the word may be the beginning of the text. */
+  isCut: boolean;
+}
+
+function getTolerance({ length }: string): Tolerance {
+  return {
+    maxErrors: length >= MIN_LENGTH_WITH_TWO_ERRORS ? 2 : 1,
+    hasWrongLetters: length >= MIN_LENGTH_WITH_WRONG_LETTER,
+    isCut: length >= MIN_CUT_LENGTH_WITH_ERROR,
+  };
+}
+
+/** Count the typing errors in a word that stands for a text; infinite if there are too many. */
+function countErrors(word: string, text: string, tolerance: Tolerance): number {
+  const { maxErrors, hasWrongLetters, isCut } = tolerance;
+  let at = 0;
+  while (at < word.length && word[at] === text[at]) at += 1;
+  const [rest, other] = [word.slice(at), text.slice(at)];
+  if (rest === "" && (isCut || other === "")) return 0;
+  if (maxErrors === 0) return Number.POSITIVE_INFINITY;
+  const isSwapped = rest.length > 1 && rest[0] === other[1] && rest[1] === other[0];
+  const pairs = [
+    [rest, other.slice(1)], // a letter is missing
+    [rest.slice(1), other], // there is a letter too many
+    ...(hasWrongLetters ? [[rest.slice(1), other.slice(1)]] : []),
+    ...(isSwapped ? [[rest.slice(2), other.slice(2)]] : []),
+  ] as [string, string][];
+  const fewer = { ...tolerance, maxErrors: maxErrors - 1 };
+  return 1 + Math.min(...pairs.map(([a, b]) => countErrors(a, b, fewer)));
+}
+
+/** Check the first letter, which people may leave out or swap, but hardly ever get wrong. */
+function canStandFor(typed: string, word: string): boolean {
+  return typed[0] === word[0] || typed[0] === word[1];
+}
+
+/** The word of a name that a typed word stands for, and the number of errors in the typed word. */
+interface Correction {
+  word: string;
+  errors: number;
+}
+
+/** Return the word of a film that a typed word stands for; null if there is none. */
+function correctWord(entry: IndexEntry, typed: string): Correction | null {
+  if (hasWord(entry, typed)) return { word: typed, errors: 0 };
+  const tolerance = getTolerance(typed);
+  const length = typed.length + tolerance.maxErrors;
+  const begins = entry.begins.filter(({ word }) => canStandFor(typed, word));
+  const corrections = begins.map(({ word, at }) => {
+    const text = tolerance.isCut ? entry.text.slice(at, at + length) : word;
+    return { word, errors: countErrors(typed, text, tolerance) };
+  });
+  // A word as small as an article may be missing in the title.
+  if (typed.length < MIN_LENGTH_WITH_ERROR)
+    for (const word of SMALL_WORDS)
+      corrections.push({ word, errors: countErrors(typed, word, tolerance) });
+  const [best] = corrections.sort((a, b) => a.errors - b.errors);
+  return best !== undefined && Number.isFinite(best.errors) ? best : null;
+}
+
+/** A hit of words with typing errors. */
+interface CorrectedHit {
+  hit: Hit;
+  errors: number;
+}
+
+/** Return the hit of a film for words with typing errors, or null. */
+function createCorrectedHit(entry: IndexEntry, typed: readonly string[]): CorrectedHit | null {
+  const corrections: Correction[] = [];
+  for (const word of typed) {
+    const correction = correctWord(entry, word);
+    if (correction === null) return null;
+    corrections.push(correction);
+  }
+  // A short word with an error is too easily another word, if no other word supports it.
+  const isSure = corrections.some(
+    ({ word, errors }, at) =>
+      !SMALL_WORDS.has(word) &&
+      (typed[at] ?? "").length >= MIN_LENGTH_WITH_ERROR - Number(errors === 0),
   );
+  if (!isSure) return null;
+  const words = corrections.map(({ word }) => word);
+  const errors = corrections.reduce((sum, correction) => sum + correction.errors, 0);
+  return { hit: createHit(entry, words), errors };
 }
 
 /** An index of titles. */
 export class TitleIndex {
   readonly #entries: readonly IndexEntry[];
-  /** Trigrams of every name, computed when they are first needed. */
-  #trigrams: readonly (readonly ReadonlySet<string>[])[] = [];
   #ranks: ReadonlyMap<string, number> = new Map();
 
   constructor(films: readonly Film[]) {
@@ -238,55 +316,49 @@ export class TitleIndex {
   search(question: string, most: number): Film[] {
     const words = splitWords(question);
     if (words.length === 0) return [];
-    const hits = this.#findHits(words);
-    const films = hits.length > 0 ? sortHits(hits, this.#ranks) : this.#findSimilar(words);
-    return films.slice(0, most);
+    // A word may have been typed as two: "star gate".
+    const joined = words.slice(1, MAX_JOINED_WORDS).map((_, at) => joinTwo(words, at));
+    const variants = [words, ...joined];
+    const find = [
+      ...variants.map((variant) => () => this.#findHits(variant)),
+      ...variants.map((variant) => () => this.#findCorrected(variant)),
+    ];
+    for (const findHits of find) {
+      const hits = findHits();
+      if (hits.length > 0) return sortHits(hits, this.#ranks).slice(0, most);
+    }
+    return [];
   }
 
   #findHits(typed: readonly string[]): Hit[] {
-    const required = dropSmallWords(typed).filter((_, at, words) => !isBeforeNumber(words, at));
+    const required = dropNeedless(typed);
     return this.#entries
       .filter((entry) => required.every((word) => hasWord(entry, word)))
       .map((entry) => createHit(entry, typed));
   }
 
-  /** Find similar titles: "shinning" finds The Shining. */
-  #findSimilar(words: readonly string[]): Film[] {
-    if (this.#trigrams.length === 0)
-      this.#trigrams = this.#entries.map(({ names }) =>
-        names.filter((name) => name.length > 0).map(makeTrigrams),
-      );
-    const typed = makeTrigrams(words);
-    const similarities = this.#trigrams.map((names) =>
-      Math.max(0, ...names.map((own) => computeSimilarity(typed, own))),
+  /** Find the titles with the fewest typing errors: "shinning" finds The Shining. */
+  #findCorrected(typed: readonly string[]): Hit[] {
+    const required = dropNeedless(typed);
+    const hits = this.#entries
+      .map((entry) => createCorrectedHit(entry, required))
+      .filter((hit) => hit !== null);
+    const fewest = hits.reduce(
+      (min, { errors }) => Math.min(min, errors),
+      Number.POSITIVE_INFINITY,
     );
-    const best = similarities.reduce((one, other) => Math.max(one, other), 0);
-    const score = (at: number) =>
-      (similarities[at] as number) + FAMILIARITY_WEIGHT * this.#computeFamiliarity(at);
-    return [...similarities.keys()]
-      .filter((at) => (similarities[at] as number) > MIN_SIMILARITY_SHARE * best)
-      .sort((a, b) => score(b) - score(a))
-      .flatMap((at) => this.#entries[at]?.film ?? []);
-  }
-
-  /** Return a number from 1 for the best-known film down to 0. */
-  #computeFamiliarity(at: number): number {
-    const rank = this.#ranks.get(this.#entries[at]?.film.id ?? "") ?? this.#ranks.size;
-    return 1 - Math.log1p(rank) / Math.log1p(this.#ranks.size || 1);
+    return hits.filter(({ errors }) => errors === fewest).map(({ hit }) => hit);
   }
 }
 
-/**
- * Return the similarity of a name to the typed text; 0 if they share too few trigrams.
- *
- * It is the share of typed trigrams that the name has, plus a smaller term that prefers names
- * without many other trigrams.
- */
-function computeSimilarity(typed: ReadonlySet<string>, own: ReadonlySet<string>): number {
-  let shared = 0;
-  for (const trigram of typed) shared += Number(own.has(trigram));
-  if (shared < MIN_SHARED_TRIGRAMS * typed.size) return 0;
-  return shared / typed.size + (TITLE_WEIGHT * 2 * shared) / (typed.size + own.size);
+/** Join the word at an index with the next one. */
+function joinTwo(words: readonly string[], at: number): string[] {
+  return [...words.slice(0, at), words.slice(at, at + 2).join(""), ...words.slice(at + 2)];
+}
+
+/** Leave out the words that titles need not have. */
+function dropNeedless(typed: readonly string[]): readonly string[] {
+  return dropSmallWords(typed).filter((_, at, words) => !isBeforeNumber(words, at));
 }
 
 function createHit(

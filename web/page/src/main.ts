@@ -2,16 +2,16 @@
 
 import { Client } from "sottovoce-client";
 import { connect } from "sottovoce-client/workers";
-import { findMissing, PINNED_KEY_NAME } from "./capabilities.js";
+import { findMissing } from "./capabilities.js";
 import type { DeskCalls, DeskMessage } from "./desk.js";
 import { noteSpending, sumEarlierSpending } from "./earlier.js";
+import { isKey, type Named, type Pin, pinKey, replaceKey } from "./pinning.js";
 import { trustScript } from "./scripts.js";
 import type { Ask } from "./session.js";
 import { Session } from "./session.js";
 import { toTrouble } from "./trouble.js";
 import { type Page, showPage, showSentence } from "./view/page.js";
 
-const KEY_PATTERN = /^[0-9a-f]{64}$/u;
 /** Seconds between two looks for news. */
 const PACE_SECONDS = 5;
 /** Maximum number of epochs of the learning curve. */
@@ -21,34 +21,24 @@ function readMeta(name: string): string {
   return document.querySelector<HTMLMetaElement>(`meta[name="${name}"]`)?.content.trim() ?? "";
 }
 
-/**
- * Return the verification key that this browser stored at its first visit. The page's key counts
- * only at the first visit.
- */
-function pinKey(pageKey: string): string {
-  const pinned = localStorage.getItem(PINNED_KEY_NAME);
-  if (pinned !== null && KEY_PATTERN.test(pinned)) return pinned;
-  localStorage.setItem(PINNED_KEY_NAME, pageKey);
-  return pageKey;
-}
-
 async function start(): Promise<void> {
   const problem = await findMissing();
   if (problem !== null) return showSentence(problem);
   const pageKey = readMeta("sottovoce-key");
-  if (!KEY_PATTERN.test(pageKey))
+  if (!isKey(pageKey))
     return showSentence(
       "This page does not say whose word it trusts: its server is not set up yet. Nothing was sent.",
     );
-  await startPage(pageKey, pinKey(pageKey));
+  const page = { key: pageKey, isDemo: readMeta("sottovoce-demo") !== "" };
+  await startPage(page, pinKey(localStorage, page, location.hostname));
 }
 
 /** Start the workers and the page, and connect them. */
-async function startPage(pageKey: string, key: string): Promise<void> {
+async function startPage(named: Named, { key, isNewDemo }: Pin): Promise<void> {
   const worker = () => new Worker(trustScript("/page/worker.js"), { type: "module" });
   // If the address names another server than the one with which this browser began, the client
   // stays offline. Only the page itself was fetched from the other server.
-  const offline = pageKey !== key;
+  const offline = named.key !== key;
   // Each server has its own database, so that data for one server cannot be sent to another.
   const name = `sottovoce-${key.slice(0, 16)}`;
   const opening = Client.open({
@@ -64,18 +54,22 @@ async function startPage(pageKey: string, key: string): Promise<void> {
   );
   if (!offline) void fetchPanel().then((panel) => desk("setPanel", panel));
   const clock = () => Date.now() / 1000;
+  const tabs = new BroadcastChannel(`films of ${name}`);
+  const notifyTabs = () => tabs.postMessage(null);
   const session = opening.then(
-    (client) => new Session(client, desk, (event) => page.handleEvent(event), clock),
+    (client) => new Session(client, desk, (event) => page.handleEvent(event), clock, notifyTabs),
   );
+  tabs.onmessage = () => void session.then((current) => current.handleTab());
   const ask: Ask = async (work) => work(await session);
   const page: Page = showPage({
     ask,
     statement: readMeta("sottovoce-statement"),
     notice: readMeta("sottovoce-notice"),
     hasOtherKey: offline,
+    isNewDemo,
     onStart: () => void navigator.storage?.persist?.(),
     earlierEpsilon: sumEarlierSpending(localStorage, key),
-    startAgain: () => void startAgain(ask, key, pageKey),
+    startAgain: () => void startAgain(ask, key, named),
   });
   watchPage(page);
   const register = () => offline || registerServiceWorker();
@@ -100,10 +94,10 @@ async function fetchPanel(): Promise<unknown> {
 }
 
 /** Delete the data of one server except its ledger, and begin with another server. */
-async function startAgain(ask: Ask, key: string, pageKey: string): Promise<void> {
+async function startAgain(ask: Ask, key: string, named: Named): Promise<void> {
   await ask((session) => session.forget());
   noteSpending(localStorage, key, await ask(async (session) => session.spentEpsilon));
-  localStorage.setItem(PINNED_KEY_NAME, pageKey);
+  replaceKey(localStorage, named);
   location.reload();
 }
 

@@ -1,46 +1,53 @@
-/** Formats the reasons for a recommendation as a sentence. */
+/** Chooses the reason of each recommendation, and explains it in words. */
 
-import type { Film, Reason } from "./state.js";
+import type { Recommendation } from "sottovoce-client";
+import type { Reason } from "./state.js";
+import { splitTitle } from "./titles.js";
 
-/** A part of a sentence: a film's name, a tag, or the text between. */
-export interface TextPart {
-  kind: "film" | "tag" | "plain";
-  text: string;
-}
+type ClientReason = Recommendation["reasons"][number];
 
 /**
- * Format reasons: "because you saw Alien and The Thing, and like Horror, and many see it now".
+ * Return the most telling reason of each recommendation; null for one without reasons.
  *
- * The strongest reasons come first, but years come after other tags: in "films from 1995 and
- * Horror", both would seem to be one reason.
+ * A film that everybody knows supports every recommendation, so it is the strongest reason for most
+ * of them and says little. The most telling reason has a large share, and a larger one than for the
+ * rest of the list: its square, divided by its mean in the list, is the largest.
  */
-export function explainReasons(reasons: readonly Reason[]): TextPart[] {
-  const films = reasons.flatMap((one) => (one.kind === "film" ? [one] : []));
-  const tags = reasons.flatMap((one) => (one.kind === "tag" ? [one] : []));
-  tags.sort((a, b) => Number(a.tag === "year") - Number(b.tag === "year"));
-  const clauses = {
-    film: joinParts("saw ", films.map(toFilmPart)),
-    tag: joinParts("like ", tags.map(toTagPart)),
-    now: [toPlainPart("many see it now")],
-  };
-  const kinds = [...new Set(reasons.map(({ kind }) => kind))];
-  return kinds.flatMap((kind, at) => {
-    const link = at === 0 ? "because " : ", and ";
-    const isNewSubject = kind !== "now" && (at === 0 || kinds[at - 1] === "now");
-    return [toPlainPart(isNewSubject ? `${link}you ` : link), ...clauses[kind]];
+export function chooseReasons(list: readonly Pick<Recommendation, "reasons">[]): (Reason | null)[] {
+  const sums = new Map<string, number>();
+  for (const { reasons } of list)
+    for (const reason of reasons)
+      sums.set(nameReason(reason), (sums.get(nameReason(reason)) ?? 0) + reason.share);
+  const measure = (reason: ClientReason) => reason.share ** 2 / (sums.get(nameReason(reason)) ?? 1);
+  return list.map(({ reasons }) => {
+    const [best] = [...reasons].sort((a, b) => measure(b) - measure(a));
+    return best === undefined ? null : toReason(best);
   });
 }
 
-function toPlainPart(text: string): TextPart {
-  return { kind: "plain", text };
+function nameReason(reason: ClientReason): string {
+  if (reason.kind === "item") return `item ${reason.id}`;
+  return reason.kind === "tag" ? `tag ${reason.tag} ${reason.name}` : "now";
 }
 
-function toFilmPart({ film }: { film: Film }): TextPart {
-  return { kind: "film", text: film.name };
+function toReason(reason: ClientReason): Reason {
+  if (reason.kind === "item") return { kind: "film", name: splitTitle(reason.title).name };
+  return reason.kind === "tag" ? { kind: "tag", tag: reason.tag, name: reason.name } : reason;
 }
 
-function toTagPart({ tag, name }: { tag: string; name: string }): TextPart {
-  return { kind: "tag", text: formatTag(tag, name) };
+/** A part of a sentence: a film's name, or other text. */
+export interface TextPart {
+  isFilm: boolean;
+  text: string;
+}
+
+/** Explain a reason: "because of Alien", "because of Horror", "because many see it now". */
+export function explainReason(reason: Reason): TextPart[] {
+  const because = { isFilm: false, text: "because " };
+  if (reason.kind === "now") return [because, { isFilm: false, text: "many see it now" }];
+  const isFilm = reason.kind === "film";
+  const text = reason.kind === "film" ? reason.name : formatTag(reason.tag, reason.name);
+  return [because, { isFilm: false, text: "of " }, { isFilm, text }];
 }
 
 /** Format a tag. A genre needs no further words; years and other kinds of tags do. */
@@ -53,13 +60,4 @@ function formatTag(kind: string, name: string): string {
 function formatYears(band: string): string {
   if (band.startsWith("under ")) return band.replace("under", "films before");
   return `films from ${band.replace("or more", "on")}`;
-}
-
-/** Join the parts of a clause: "saw A", "saw A and B", "saw A, B and C". */
-function joinParts(verb: string, words: readonly TextPart[]): TextPart[] {
-  const joined = words.flatMap((word, at) => {
-    if (at === 0) return [word];
-    return [toPlainPart(at === words.length - 1 ? " and " : ", "), word];
-  });
-  return [toPlainPart(verb), ...joined];
 }

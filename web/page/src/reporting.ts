@@ -37,8 +37,7 @@ export function formatReportState(status: ReportStatus): string {
   return formatFromSync(manifest, status);
 }
 
-const DONE_SENTENCE =
-  "Done: all that you agreed to is spent. No more reports are made; recommendations go on.";
+const DONE_SENTENCE = "Done: all that you agreed to has left. Recommendations go on.";
 
 const NOTHING_ASKED = "No reports are asked for at present.";
 
@@ -69,10 +68,7 @@ function formatFromSync(
 const WAITING_SENTENCE = "Waiting for the server.";
 
 function formatPlanned(epoch: number): string {
-  return (
-    `Epoch ${epoch}: your reports leave within seconds, at a moment drawn at random. If this page is ` +
-    "closed before, they leave at your next visit, if the epoch lasts."
-  );
+  return `Epoch ${epoch}: your reports leave within seconds, or at your next visit if this page is closed before.`;
 }
 
 /** Format a time of day in the format of this device. */

@@ -17,9 +17,11 @@ import {
   type Terms,
 } from "sottovoce-client";
 import type { Ask as Calling } from "sottovoce-client/workers";
+import { ListComparison } from "./comparison.js";
 import type { DeskCalls } from "./desk.js";
+import { chooseReasons } from "./reasons.js";
 import { formatReportState } from "./reporting.js";
-import type { Advice, Event, Film, Reason, SearchResult, State } from "./state.js";
+import type { Advice, Event, Film, SearchResult, State } from "./state.js";
 import { toFilm } from "./titles.js";
 import { toSentence, toTrouble } from "./trouble.js";
 import { toHex } from "./words.js";
@@ -38,8 +40,6 @@ const SUGGESTED_FILMS = 12;
 /** The search sorts by this number of popular films. It is the maximum that the client lists. */
 const MAX_RANKED_FILMS = 1000;
 const MAX_SEARCH_RESULTS = 10;
-/** Smallest share of a reason that is displayed; a smaller one would be 0%. */
-const MIN_REASON_SHARE = 0.005;
 /** With this number of chosen films or more, no films are suggested. */
 const MAX_FILMS_WITH_SUGGESTIONS = 3;
 
@@ -65,6 +65,8 @@ export class Session {
   /** Epoch and catalogue from which the shelf was made; null before the first news. */
   #shownModel: string | null = null;
   #shownBatch = "";
+  readonly #comparison = new ListComparison();
+  #listChange: State["listChange"] = null;
   #lastFill: Promise<void> = Promise.resolve();
 
   constructor(
@@ -73,6 +75,8 @@ export class Session {
     private readonly send: (event: Event) => void,
     /** Returns Unix seconds. */
     private readonly clock: () => number,
+    /** Tells the other tabs that the films have changed. */
+    private readonly notifyTabs: () => void,
   ) {}
 
   /** Epsilon that this device has spent with this server. */
@@ -91,16 +95,27 @@ export class Session {
     if (previous !== null) this.#publish(); // before the first news, the shelf is empty and not displayed
     this.#sendBatch(news.lastBatch);
     if (model !== previous) await this.#fill();
+    if (news.sentAt !== null && news.manifest !== null && this.#shelf.whispers)
+      this.#comparison.begin(news.manifest.epoch, this.#shelf);
   }
 
+  /**
+   * Add a film. The order in which somebody remembers films says nothing about them, so films have
+   * no order.
+   */
   async add(id: string): Promise<void> {
-    await this.client.record([id]);
-    await this.#fill();
+    await this.client.record([id], { ordered: false });
+    await this.#changeFilms();
   }
 
   async remove(id: string): Promise<void> {
     await this.client.remove([id]);
-    await this.#fill();
+    await this.#changeFilms();
+  }
+
+  /** Read the films again, after another tab has changed them. This makes no requests. */
+  handleTab(): Promise<void> {
+    return this.#fill();
   }
 
   /** Set whether lists come from the model or from tags alone. */
@@ -132,7 +147,8 @@ export class Session {
   async forget(): Promise<void> {
     await this.client.withdraw();
     await this.client.forget();
-    await this.#fill();
+    this.#comparison.clear();
+    await this.#changeFilms();
   }
 
   /** Return the sentences that ask the owner to accept the terms with this limit. */
@@ -146,6 +162,11 @@ export class Session {
     return films.map((film) => ({ ...film, seen: seen.has(film.id) }));
   }
 
+  #changeFilms(): Promise<void> {
+    this.notifyTabs();
+    return this.#fill();
+  }
+
   /**
    * Make the lists again, after earlier calls are finished, so that the last lists are the newest.
    */
@@ -153,6 +174,10 @@ export class Session {
     this.#lastFill = this.#lastFill.then(async () => {
       try {
         this.#shelf = await this.#makeShelf();
+        const epoch = this.#news?.manifest?.epoch ?? 0;
+        // A list by tags alone is another list, and does not depend on reports.
+        if (this.#shelf.whispers || this.#shelf.advice.length === 0)
+          this.#listChange = this.#comparison.compare(epoch, this.#shelf);
         this.#publish();
       } catch (error) {
         this.#publish(toTrouble(error));
@@ -173,7 +198,7 @@ export class Session {
     const [whispers, tagsOnly] = [this.#whispers, !this.#whispers];
     const advice =
       films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { tagsOnly });
-    return { films, advice: advice.map(toAdvice), whispers, suggestions, searchable: true };
+    return { films, advice: toAdvice(advice), whispers, suggestions, searchable: true };
   }
 
   /**
@@ -217,20 +242,16 @@ export class Session {
       now: this.clock(),
     });
     const lookTrouble = news.error && toTrouble(news.error);
-    const { epochs, spentEpsilon, limit } = news;
-    const budget = { epochs, spentEpsilon, limit, spentAmount: sumCharges(news.charges) };
+    const { epochs, spentEpsilon, limit, charges } = news;
+    const budget = { epochs, spentEpsilon, limit, charges, spentAmount: sumCharges(charges) };
     const offers = { offer, newOffer: news.newOffer, worse: news.worse.map(toSentence) };
-    const state = { ...participation, ...offers, ...budget, reportState, ...this.#shelf };
+    const reporting = { reportState, listChange: this.#listChange };
+    const state = { ...participation, ...offers, ...budget, ...reporting, ...this.#shelf };
     this.send({ kind: "state", state: { ...state, trouble: trouble ?? lookTrouble } });
   }
 }
 
-function toAdvice(item: Recommendation): Advice {
-  const reasons = item.reasons.filter(({ share }) => share > MIN_REASON_SHARE).map(toReason);
-  return { ...toFilm(item), reasons };
-}
-
-function toReason(reason: Recommendation["reasons"][number]): Reason {
-  if (reason.kind === "item") return { kind: "film", film: toFilm({ ...reason, tags: {} }) };
-  return reason.kind === "tag" ? { kind: "tag", tag: reason.tag, name: reason.name } : reason;
+function toAdvice(list: readonly Recommendation[]): Advice[] {
+  const reasons = chooseReasons(list);
+  return list.map((item, at) => ({ ...toFilm(item), reason: reasons[at] ?? null }));
 }

@@ -1,6 +1,6 @@
 /** The types of all data that the page shows. */
 
-import type { Amount, LeftDevice, Manifest, Offer } from "sottovoce-client";
+import type { Amount, Charge, LeftDevice, Manifest, Offer } from "sottovoce-client";
 
 export interface Film {
   id: string;
@@ -20,13 +20,23 @@ export interface SearchResult extends Film {
  * which means that many people see the film at present.
  */
 export type Reason =
-  | { kind: "film"; film: Film }
+  | { kind: "film"; name: string }
   | { kind: "tag"; tag: string; name: string }
   | { kind: "now" };
 
-/** A recommended film with its reasons, the strongest first. */
+/** A recommended film with its most telling reason; null if nothing supports it. */
 export interface Advice extends Film {
-  reasons: readonly Reason[];
+  reason: Reason | null;
+}
+
+/** How new models have changed the list for the same films. */
+export interface ListChange {
+  /** Number of places of the list that have another film. */
+  places: number;
+  /** Number of films in the list that were not in it. */
+  newFilms: number;
+  /** Where the comparison begins: at the report, or at a later choice of films. */
+  since: "report" | "films";
 }
 
 /** A problem, classified by its meaning for the owner. */
@@ -59,6 +69,8 @@ export interface State {
   epochs: number;
   /** Epsilon that this device has spent, rounded up. */
   spentEpsilon: number;
+  /** What this device has paid for, in any order. */
+  charges: readonly Charge[];
   /** The spent epsilon, as an exact amount. */
   spentAmount: Amount;
   /** Maximum epsilon that this device spends. */
@@ -72,6 +84,8 @@ export interface State {
   searchable: boolean;
   /** The state of this epoch's reports, in a sentence. */
   reportState: string;
+  /** What new models have changed in the list since a report of this visit; null before that. */
+  listChange: ListChange | null;
   trouble: Trouble | null;
 }
 

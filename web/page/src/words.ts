@@ -60,9 +60,7 @@ const REPORT_DESCRIPTIONS: Readonly<Record<Odds["content"], string>> = {
     "a report names one of many public directions in which the model could be moved. The few that " +
     "speak for what you touched most are your loudest. A report names one of these or one drawn at random, " +
     "and only this device knows which it was.",
-  name:
-    "a report names the film that you added last, or one drawn at random, and only this device knows " +
-    "which it was.",
+  name: "a report names one of your films, or one drawn at random, and only this device knows which it was.",
 };
 
 /** Describe how reports are made by the mechanism with this name. */
@@ -83,7 +81,7 @@ export function formatOdds({ content, truth, chance }: Odds): string {
     sign: `${beginning} tells the sign that your films gave, otherwise the opposite.`,
     direction: `${beginning} tells a direction that fits you; ${ending}`,
     name:
-      `${beginning} names the film that you added last; ${ending} To somebody who knows that it is ` +
+      `${beginning} names one of your films; ${ending} To somebody who knows that it is ` +
       `yours, a name that 1 in 100 people would give is true in ${formatLinked(0.01)} of 100 cases, one that 1 ` +
       `in 10,000 would give in ${formatLinked(0.0001)}.`,
   }[content];

@@ -155,14 +155,21 @@ test("a slip of a finger is forgiven, nonsense is not", () => {
       ["pyscho", "Psycho (1960)"],
     ],
     ...[
+      ["teh matrx", "The Matrix (1999)"],
+      ["matrix teh", "The Matrix (1999)"],
+      ["fictoin pulp", "Pulp Fiction (1994)"],
+      ["ratatoullie", "Ratatouille (2007)"],
+      ["alein", "Alien (1979)"],
       ["godfater 2", "The Godfather: Part II (1974)"],
       ["spidermann", "Spider-Man (2002)"],
     ],
   ] as [string, string][]) {
     assert.equal(wholeIndex.search(typed, 1).map(formatTitle)[0], meant);
   }
-  for (const nonsense of ["qqqqxyz", "zzzzqq", "asdfgh"])
+  for (const nonsense of ["qqqqxyz", "zzzz", "asdf", "asdfgh", "qwer", "xyz"])
     assert.deepEqual(wholeIndex.search(nonsense, 10), [], nonsense);
+  const others = new TitleIndex(films.filter(({ name }) => !/^Paras[iy]te/u.test(name)));
+  assert.deepEqual(others.search("Parasite", 10), []);
 });
 
 test("of 100 well-known films with a letter too few, 95 are found first", () => {

@@ -11,8 +11,10 @@ import { createOffer } from "../../client/src/promise.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { TERMS } from "../../client/test/world.js";
 import { describeYoungModel, type LearningProgress } from "../src/age.js";
+import { describeListChange, ListComparison } from "../src/comparison.js";
 import { noteSpending, sumEarlierSpending } from "../src/earlier.js";
-import { explainReasons } from "../src/reasons.js";
+import { pinKey, replaceKey } from "../src/pinning.js";
+import { chooseReasons, explainReason } from "../src/reasons.js";
 import { formatReportState } from "../src/reporting.js";
 import type { Reason } from "../src/state.js";
 import { describeTerms, formatCrowd, listTermNumbers } from "../src/terms.js";
@@ -65,8 +67,11 @@ test("limits are counted in epochs, exactly", () => {
   assert.match(meaning(500, 0, offered(2.504, 3)), /takes 3 × 2\.504 = 7\.52\./u);
   const budget = (spent: number, limit: number, offer: ReturnType<typeof offered>) =>
     formatBudget({ spentEpsilon: spent, spentAmount: gone(spent), limit }, offer);
-  assert.match(budget(7.511, 500, offered(0.1, 10)), /^Spent 7\.52 of 500:/u);
-  assert.match(budget(450, 500, offered(2.5, 20)), /450 of 500: enough for 1 more epoch/u);
+  assert.match(budget(7.511, 500, offered(0.1, 10)), /^Spent 7\.52 of your limit of 500:/u);
+  assert.match(
+    budget(450, 500, offered(2.5, 20)),
+    /450 of your limit of 500: enough for 1 more epoch/u,
+  );
   assert.match(budget(500, 500, offered(2.5, 20)), /not enough for another epoch/u);
 });
 
@@ -75,7 +80,7 @@ test("no limit allows more epochs than the terms do", () => {
   assert.match(explainLimit(500, 0n, offered(2.5, 20, 0)), /allow no more epochs/u);
   const budget = { spentEpsilon: 50, spentAmount: gone(50), limit: 500 };
   assert.match(formatBudget(budget, offered(2.5, 20, 1)), /enough for 1 more epoch\.$/u);
-  assert.equal(formatBudget(budget, offered(2.5, 20, 0)), "Spent 50 of 500.");
+  assert.equal(formatBudget(budget, offered(2.5, 20, 0)), "Spent 50 of your limit of 500.");
 });
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
@@ -169,7 +174,7 @@ test("odds are given in hundredths", () => {
   assert.match(describeOdds(LOUDEST), /: 71 times in 100 .* chance would in 16 of 100\.$/u);
   assert.match(
     describeOdds(NAMED),
-    /: 67 times in 100 it names the film that you added last; blind chance would in 0\.0093 of 100\. .* 99\.6 of 100 cases, .* in 68\.8\.$/u,
+    /: 67 times in 100 it names one of your films; blind chance would in 0\.0093 of 100\. .* 99\.6 of 100 cases, .* in 68\.8\.$/u,
   );
   assert.match(describeOdds({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);
   assert.match(describeOdds({ ...SIGN, epsilon: 40 }), /: more than 99\.9999 times in 100/u);
@@ -179,7 +184,7 @@ test("each kind of report is described", () => {
   for (const [terms, text] of [
     [SIGN, /called coordinate: a report says of one number/u],
     [LOUDEST, /called loudest: a report names one of many public directions/u],
-    [NAMED, /called named: a report names the film that you added last, or one drawn at random/u],
+    [NAMED, /called named: a report names one of your films, or one drawn at random/u],
   ] as const) {
     assert.match(describeMechanism(terms.mechanism, computeOdds({ ...TERMS, ...terms })), text);
   }
@@ -238,68 +243,100 @@ test("the largest step of the picture is never below what a lifetime can cost", 
   }
 });
 
-function seen(title: string): Reason {
-  return { kind: "film", film: toFilm({ id: title, title, tags: {} }) };
-}
-
-function likes(tag: string, name: string): Reason {
-  return { kind: "tag", tag, name };
-}
-
-const describeReasons = (...reasons: Reason[]) =>
-  explainReasons(reasons)
+const formatReason = (reason: Reason) =>
+  explainReason(reason)
     .map(({ text }) => text)
     .join("");
 
-const [ALIEN, THING, HORROR] = [
-  seen("Alien (1979)"),
-  seen("Thing, The (1982)"),
-  likes("genre", "Horror"),
-];
+test("a reason is a film, many who see it now, or a tag that says what it is", () => {
+  assert.equal(formatReason({ kind: "film", name: "The Thing" }), "because of The Thing");
+  assert.equal(formatReason({ kind: "now" }), "because many see it now");
+  for (const [tag, name, words] of [
+    ["genre", "Horror", "because of Horror"],
+    ["year", "1979 to 1984", "because of films from 1979 to 1984"],
+    ["year", "under 1960", "because of films before 1960"],
+    ["year", "2010 or more", "because of films from 2010 on"],
+    ["price_eur", "9.5 to 12", "because of price eur: 9.5 to 12"],
+  ] as const)
+    assert.equal(formatReason({ kind: "tag", tag, name }), words);
+});
 
-test("films and tags come together, what speaks most first, and no reason is no sentence", () => {
-  assert.equal(describeReasons(HORROR, ALIEN), "because you like Horror, and saw Alien");
-  assert.equal(
-    describeReasons(ALIEN, HORROR, THING),
-    "because you saw Alien and The Thing, and like Horror",
-  );
-  assert.deepEqual(explainReasons([]), []);
+test("the most telling reason is not the film that supports the whole list", () => {
+  const item = (title: string, share: number) => ({
+    ...{ kind: "item" as const, id: title, title, share },
+  });
+  const horror = { kind: "tag" as const, tag: "genre", name: "Horror", band: null, share: 0.3 };
+  const reasons = chooseReasons([
+    { reasons: [item("Matrix, The (1999)", 0.59), item("Alien (1979)", 0.21)] },
+    { reasons: [item("Matrix, The (1999)", 0.46), item("Alien (1979)", 0.22), horror] },
+    { reasons: [item("Matrix, The (1999)", 0.33), item("Finding Nemo (2003)", 0.27)] },
+    { reasons: [] },
+  ]);
   assert.deepEqual(
-    explainReasons([HORROR, ALIEN]).map(({ kind }) => kind),
-    ["plain", "plain", "tag", "plain", "plain", "film"],
+    reasons.map((reason) => reason?.kind !== "now" && reason?.name),
+    ["The Matrix", "Horror", "Finding Nemo", undefined],
   );
 });
 
-test("that many see a film now is a clause of its own", () => {
-  const now: Reason = { kind: "now" };
-  assert.equal(describeReasons(now), "because many see it now");
-  assert.equal(describeReasons(now, ALIEN), "because many see it now, and you saw Alien");
+test("what changed in a list is told of the same films only, after a model has counted the report", () => {
+  const shelf = (films: string[], list: string[]) => ({
+    films: films.map((id) => toFilm({ id, title: id, tags: {} })),
+    advice: list.map((id) => ({ ...toFilm({ id, title: id, tags: {} }), reason: null })),
+  });
+  const comparison = new ListComparison();
+  assert.equal(comparison.compare(1, shelf(["x"], ["a"])), null);
+  comparison.begin(1, shelf(["x", "y"], ["a", "b", "c"]));
+  assert.equal(comparison.compare(1, shelf(["x", "y"], ["a", "b", "c"])), null);
+  const change = comparison.compare(2, shelf(["y", "x"], ["b", "a", "d"]));
+  assert.deepEqual(change, { places: 3, newFilms: 1, since: "report" });
+  comparison.begin(2, shelf(["x", "y"], ["b", "a", "d"])); // of a second report
+  assert.deepEqual(comparison.compare(3, shelf(["x", "y"], ["a", "b", "c"])), {
+    ...{ places: 0, newFilms: 0, since: "report" },
+  });
+  assert.deepEqual(comparison.compare(3, shelf(["x"], ["e"])), {
+    ...{ places: 0, newFilms: 0, since: "films" },
+  });
   assert.equal(
-    describeReasons(HORROR, ALIEN, now),
-    "because you like Horror, and saw Alien, and many see it now",
+    describeListChange({ places: 3, newFilms: 1, since: "report" }),
+    "Since your first report, all reports together changed 3 places of your list: 1 film is new.",
   );
-  assert.equal(
-    describeReasons(ALIEN, now, HORROR),
-    "because you saw Alien, and many see it now, and you like Horror",
-  );
+  comparison.clear();
+  assert.equal(comparison.compare(4, shelf(["x"], ["f"])), null);
 });
 
-test("years and other kinds of tags say what they are, after what stands for itself", () => {
-  const years = likes("year", "1979 to 1984");
-  assert.equal(
-    describeReasons(years, HORROR),
-    "because you like Horror and films from 1979 to 1984",
-  );
-  assert.equal(describeReasons(likes("year", "under 1960")), "because you like films before 1960");
-  assert.equal(
-    describeReasons(likes("year", "2010 or more")),
-    "because you like films from 2010 on",
-  );
-  assert.equal(
-    describeReasons(likes("price_eur", "9.5 to 12")),
-    "because you like price eur: 9.5 to 12",
-  );
+test("a new key is a new demo's only on this machine, and only after another demo", () => {
+  const [old, fresh] = ["aa".repeat(32), "bb".repeat(32)];
+  const pinAfter = (hostname: string, before: boolean, now: boolean) => {
+    const storage = createStorage();
+    assert.deepEqual(pinKey(storage, { key: old, isDemo: before }, hostname), {
+      ...{ key: old, isNewDemo: false },
+    });
+    return pinKey(storage, { key: fresh, isDemo: now }, hostname);
+  };
+  for (const hostname of ["localhost", "127.0.0.1", "[::1]"])
+    assert.deepEqual(pinAfter(hostname, true, true), { key: old, isNewDemo: true });
+  for (const [hostname, before, now] of [
+    ["127.0.0.1", false, true], // a real service through a tunnel, then an attacker
+    ["127.0.0.1", true, false],
+    ["films.example", true, true],
+    ["127.0.0.1.example", true, true],
+  ] as const)
+    assert.deepEqual(pinAfter(hostname, before, now), { key: old, isNewDemo: false });
+  const storage = createStorage();
+  pinKey(storage, { key: old, isDemo: true }, "localhost");
+  replaceKey(storage, { key: fresh, isDemo: false });
+  const next = pinKey(storage, { key: old, isDemo: true }, "localhost");
+  assert.deepEqual(next, { key: fresh, isNewDemo: false });
 });
+
+function createStorage() {
+  const stored = new Map<string, string>();
+  return {
+    getItem: (name: string) => stored.get(name) ?? null,
+    setItem: (name: string, value: string) => void stored.set(name, value),
+    removeItem: (name: string) => void stored.delete(name),
+  };
+}
 
 const saidOfAge = (epoch: number, reportsBehind: number, learnt: LearningProgress | null = null) =>
   describeYoungModel(
@@ -318,11 +355,7 @@ test("a model says so where nobody, few people or few epochs taught it, or popul
 });
 
 test("what was spent with other servers of this address is stated, and never counted twice", () => {
-  const stored = new Map<string, string>();
-  const storage = {
-    getItem: (name: string) => stored.get(name) ?? null,
-    setItem: (name: string, value: string) => void stored.set(name, value),
-  };
+  const storage = createStorage();
   assert.equal(sumEarlierSpending(storage, "one"), 0);
   noteSpending(storage, "one", 40);
   noteSpending(storage, "one", 50); // left a second time

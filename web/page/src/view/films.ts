@@ -6,15 +6,14 @@
 import type { Manifest } from "sottovoce-client";
 import { describeYoungModel } from "../age.js";
 import { focusAt, h, setText, setVisible, updateList } from "../dom.js";
-import { explainReasons } from "../reasons.js";
+import { explainReason } from "../reasons.js";
 import type { Advice, Curve, Film, State } from "../state.js";
 import { formatTitle } from "../titles.js";
 import { formatStart, formatStartDetails } from "../words.js";
 import {
   type Actions,
   createButton,
-  createGenres,
-  createOtherName,
+  createDetails,
   createSection,
   createTitle,
   type View,
@@ -31,7 +30,6 @@ export function createFilmsView({ ask, announce }: Actions): View & { suggested:
     (film) => void add(film),
   );
   const filmList = h("ul", { id: "films", class: "chips" });
-  const count = h("p", { id: "film-count", class: "note" });
   const suggestionList = h("ul", {
     id: "suggestions",
     class: "chips offered",
@@ -57,9 +55,8 @@ export function createFilmsView({ ask, announce }: Actions): View & { suggested:
     element: createSection(
       "seen",
       "Films you have seen",
-      "They are kept in this browser and nowhere else.",
+      "They stay in this browser.",
       search.element,
-      count,
       filmList,
     ),
     /**
@@ -67,16 +64,15 @@ export function createFilmsView({ ask, announce }: Actions): View & { suggested:
      * them off the screen of a phone.
      */
     suggested: suggestionSection,
-    update({ films, suggestions, searchable }: State) {
+    update({ films, suggestions, searchable, agreed }: State) {
       search.setCatalogueReady(searchable);
-      setText(count, formatCount(films.length));
-      setVisible(count, films.length > 0);
       updateList(filmList, films, (film) => createChip(film, filmList, remove));
       updateList(suggestionList, suggestions, (film) =>
         createSuggestion(film, suggestionList, choose),
       );
       setVisible(filmList, films.length > 0);
-      setVisible(suggestionSection, suggestions.length > 0);
+      // Suggestions are for beginners. Anyone who takes part has begun.
+      setVisible(suggestionSection, suggestions.length > 0 && !agreed);
     },
   };
 }
@@ -112,18 +108,13 @@ function createListItem<F extends Film>(
   return item;
 }
 
-function formatCount(count: number): string {
-  return count === 1 ? "1 film" : `${count} films`;
-}
-
 export function createAdviceView({ ask, announce }: Actions) {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
   const ageNote = h("p", { id: "young", class: "young" });
   const sourceNote = h("p", { id: "model", class: "note" });
-  const startSummary = h("summary", {});
-  const startDetails = h("p", {});
-  const startNote = h("details", { id: "start", class: "note" }, startSummary, startDetails);
+  const startNote = h("p", { id: "start", class: "note" });
+  const source = createDetails("source", "About this list", sourceNote, startNote);
   let now: State | null = null;
   const switchWhispers = () => ask((session) => session.setWhispers(now?.whispers === false));
   const attributes = { id: "whispers", role: "switch", class: "switch", "aria-checked": "true" };
@@ -131,13 +122,12 @@ export function createAdviceView({ ask, announce }: Actions) {
   const element = createSection(
     "for-you",
     "For you",
-    "Worked out on this device, from your films.",
+    "Worked out on this device.",
     empty,
     whispers,
     ageNote,
     films,
-    sourceNote,
-    startNote,
+    source,
   );
   const markSeen = async (film: Advice, at: number) => {
     await ask((session) => session.add(film.id));
@@ -168,11 +158,14 @@ export function createAdviceView({ ask, announce }: Actions) {
       setVisible(films, advice.length > 0);
       setVisible(whispers, advice.length > 0);
       whispers.setAttribute("aria-checked", String(state.whispers));
+      setVisible(source, manifest !== null);
       setText(sourceNote, manifest === null ? "" : formatSource(manifest, state.whispers));
       const start = manifest?.start ?? null;
       setVisible(startNote, start !== null && state.whispers);
-      setText(startSummary, start === null ? "" : formatStart(start));
-      setText(startDetails, start === null ? "" : formatStartDetails(start));
+      setText(
+        startNote,
+        start === null ? "" : `${formatStart(start)}. ${formatStartDetails(start)}.`,
+      );
     },
   };
 }
@@ -189,22 +182,12 @@ function createAdvice(film: Advice, parent: HTMLElement, markSeen: AdviceHandler
     },
     "Seen",
   );
-  const details = h(
-    "div",
-    { class: "details" },
-    createOtherName(film),
-    createGenres(film),
-    createReason(film),
-  );
-  return createListItem(button, film, parent, markSeen, createTitle(film), details);
+  return createListItem(button, film, parent, markSeen, createTitle(film), createReason(film));
 }
 
-function createReason({ reasons }: Advice): HTMLElement | null {
-  if (reasons.length === 0) return null;
-  const words = explainReasons(reasons).map(({ kind, text }) => {
-    if (kind === "film") return h("cite", {}, text);
-    return kind === "tag" ? h("span", { class: "tag" }, text) : text;
-  });
+function createReason({ reason }: Advice): HTMLElement {
+  const parts = reason === null ? [] : explainReason(reason);
+  const words = parts.map(({ isFilm, text }) => (isFilm ? h("cite", {}, text) : text));
   return h("span", { class: "reason" }, ...words);
 }
 

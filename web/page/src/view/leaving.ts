@@ -3,10 +3,17 @@
  * button to forget everything.
  */
 
-import { type Amount, countAffordableEpochs } from "sottovoce-client";
-import { h, setText, setVisible } from "../dom.js";
+import { type Amount, type Charge, countAffordableEpochs } from "sottovoce-client";
+import { describeListChange } from "../comparison.js";
+import { h, setText, setVisible, updateList } from "../dom.js";
 import type { State } from "../state.js";
-import { formatAmount, formatBound, formatEpochs, LIMIT_SENTENCE } from "../words.js";
+import {
+  formatAmount,
+  formatBound,
+  formatEpochs,
+  formatReports,
+  LIMIT_SENTENCE,
+} from "../words.js";
 import { askForConsent } from "./consent.js";
 import { type CountedOffer, createLimitField } from "./limit.js";
 import { type Actions, createButton, createSection, type View } from "./parts.js";
@@ -27,26 +34,52 @@ export interface LeavingOptions extends Actions {
 export function createLeavingView(options: LeavingOptions) {
   const toggle = createSwitch(options);
   const line = h("p", { id: "report-state", class: "state", role: "status" });
+  const change = h("p", { id: "list-change", class: "note", role: "status" });
+  const paid = h("ul", { id: "charges" });
   const budget = createBudgetView(options);
   const reports = createReportsView();
+  const lead = h("p", { class: "lead" });
   return {
     element: createSection(
       "leaving",
       "What leaves this device",
-      "Nothing, until you say so. Then only what is listed here.",
+      null,
+      lead,
       toggle.element,
       line,
-      budget.element,
+      change,
+      paid,
       reports.element,
+      budget.element,
       createForgetButton(options),
     ),
     update(state: State) {
       toggle.update(state);
+      setText(lead, state.agreed ? REPORT_SENTENCE : NOTHING_SENTENCE);
       setText(line, state.reportState);
+      setText(change, state.listChange === null ? "" : describeListChange(state.listChange));
+      setVisible(change, state.listChange !== null);
+      const latest = [...state.charges].sort((a, b) => b.epoch - a.epoch).slice(0, MAX_CHARGES);
+      const lines = latest.map(({ purpose: id, ...charge }) => ({
+        id,
+        text: formatCharge(charge),
+      }));
+      updateList(paid, lines, ({ text }) => h("li", {}, text));
+      setVisible(paid, lines.length > 0);
       budget.update(state);
     },
     showBatch: reports.showBatch,
   };
+}
+
+const NOTHING_SENTENCE = "Nothing, until you say so. Then only what is listed here.";
+const REPORT_SENTENCE = "Only reports. Each is a hint of four bytes, blurred by chance.";
+/** Number of charges that are listed, latest first. The meter counts all of them. */
+const MAX_CHARGES = 3;
+
+/** Describe what left this device in an epoch, and its cost. */
+function formatCharge({ epoch, reports, epsilon }: Omit<Charge, "purpose">): string {
+  return `Epoch ${epoch}: ${formatReports(reports)}, epsilon ${formatBound(reports * epsilon)}`;
 }
 
 function createSwitch({ ask, onStart, earlierEpsilon }: LeavingOptions): View {
@@ -79,7 +112,7 @@ function createForgetButton({ ask, announce }: LeavingOptions): HTMLElement {
     announce("Everything but the ledger is forgotten.");
   };
   const attributes = { id: "forget", class: "button grave wide" };
-  return createButton(attributes, "Forget everything on this device", forget);
+  return createButton(attributes, "Forget everything", forget);
 }
 
 function describeForgetting(): Question {
@@ -118,16 +151,15 @@ function createBudgetView(options: Actions): View {
     "aria-valuemin": 0,
   });
   const change = createLimitChange(options);
-  const meaning = h("p", { class: "note" }, LIMIT_SENTENCE);
-  const element = h("div", {}, h("h3", {}, "Limit"), meter, text, meaning, change.element);
+  const element = h("div", { class: "limit" }, meter, text, change.element);
   return {
     element,
     update(state) {
-      const { agreed, spentEpsilon, limit, offer, epochs } = state;
+      const { agreed, spentEpsilon, limit, offer } = state;
       setVisible(element, agreed);
       if (!agreed || offer === null) return;
       updateMeter(meter, spentEpsilon, limit);
-      setText(text, `${formatBudget(state, offer)} ${formatLifetime(epochs, offer.terms)}`);
+      setText(text, formatBudget(state, offer));
       change.update(state);
     },
   };
@@ -147,7 +179,7 @@ export function formatBudget(
   { spentEpsilon, spentAmount, limit }: Budget,
   offer: CountedOffer,
 ): string {
-  const spentSentence = `Spent ${formatBound(spentEpsilon)} of ${formatBound(limit)}`;
+  const spentSentence = `Spent ${formatBound(spentEpsilon)} of your limit of ${formatBound(limit)}`;
   if (offer.turns === 0) return `${spentSentence}.`; // the terms allow no more epochs, even if some of the limit is left
   const epochsLeft = countAffordableEpochs(limit, spentAmount, offer.terms, offer.turns);
   const more = formatEpochs(epochsLeft).replace(" ", " more ");
@@ -167,8 +199,10 @@ export function formatLifetime(epochs: number, terms: { epochs: number }): strin
  */
 function createLimitChange({ ask, announce }: Actions): View {
   const summary = h("summary", {}, "Change the limit");
+  const lifetime = h("p", { class: "note" });
+  const meaning = h("p", { class: "note" }, LIMIT_SENTENCE);
   const form = h("div", {});
-  const element = h("details", { id: "limit-change" }, summary, form);
+  const element = h("details", { id: "limit-change" }, summary, lifetime, meaning, form);
   const saveLimit = async (limit: number) => {
     await ask((session) => session.setLimit(limit));
     element.open = false;
@@ -178,7 +212,8 @@ function createLimitChange({ ask, announce }: Actions): View {
   let displayed = "";
   return {
     element,
-    update({ limit, spentAmount, offer }) {
+    update({ limit, spentAmount, offer, epochs }) {
+      setText(lifetime, offer === null ? "" : formatLifetime(epochs, offer.terms));
       const { epsilon, reports } = offer?.terms ?? {};
       const current = `${limit} ${spentAmount} ${epsilon} ${reports} ${offer?.turns}`;
       if (offer === null || current === displayed || element.open) return;

@@ -4,10 +4,11 @@ import { h, setText, setVisible } from "../dom.js";
 import type { Ask } from "../session.js";
 import type { Event, State, Trouble } from "../state.js";
 import { toTrouble } from "../trouble.js";
+import { splitSentences } from "../words.js";
 import { askForNewTerms } from "./consent.js";
 import { createAdviceView, createFilmsView } from "./films.js";
 import { createLeavingView } from "./leaving.js";
-import { createButton } from "./parts.js";
+import { createButton, createDetails } from "./parts.js";
 import { askQuestion, type Question } from "./question.js";
 import { createTogetherView } from "./together.js";
 
@@ -22,6 +23,8 @@ export interface PageOptions {
    * Whether the page names another verification key than the one that this browser stored first.
    */
   hasOtherKey: boolean;
+  /** Whether that other key is the one of a restarted demo. */
+  isNewDemo: boolean;
   /** Epsilon that this browser has spent with other servers that used this address before. */
   earlierEpsilon: number;
   /** Called when the device begins to take part. */
@@ -55,7 +58,7 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   const leaving = createLeavingView({ ...options, ask, announce });
   const together = createTogetherView(options);
   document.body.replaceChildren(
-    createHeader(),
+    createHeader(options.notice),
     noticeView.element,
     h(
       "main",
@@ -64,7 +67,6 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
       leaving.element,
       together.element,
     ),
-    createFooter(),
     announcement,
   );
 
@@ -110,21 +112,20 @@ window.addEventListener("unhandledrejection", (event) => {
   if (event.reason instanceof ReportedError) event.preventDefault();
 });
 
-function createHeader(): HTMLElement {
-  const lead =
-    "What you watch tells a lot about you: here it stays on your device, and you still get films that fit.";
-  return h("header", {}, h("h1", {}, "sottovoce"), h("p", {}, lead));
-}
-
-function createFooter(): HTMLElement {
+/** Create the header. Of the operator's notice, the first sentence is always visible. */
+function createHeader(notice = ""): HTMLElement {
+  const lead = "What you watch stays on your device, and you still get films that fit.";
+  const [first = "", ...others] = splitSentences(notice);
+  const noticeElement =
+    others.length === 0
+      ? h("p", { id: "operator-notice" }, first)
+      : createDetails("operator-notice", first, h("p", {}, others.join(" ")));
   return h(
-    "footer",
+    "header",
     {},
-    h(
-      "p",
-      {},
-      `This page asks nobody but ${location.host}, which sent it: no cookie, no third party.`,
-    ),
+    h("h1", {}, "sottovoce"),
+    h("p", {}, lead),
+    notice !== "" && noticeElement,
   );
 }
 
@@ -167,7 +168,8 @@ function createNotices(options: PageOptions) {
     element: h(
       "div",
       { class: "notices" },
-      options.hasOtherKey && createOtherKeyNotice(options),
+      options.hasOtherKey &&
+        (options.isNewDemo ? createNewDemoNotice(options) : createOtherKeyNotice(options)),
       alert,
       status,
     ),
@@ -193,6 +195,16 @@ function isAlert({ kind }: Trouble): boolean {
 function formatStatus(trouble: Trouble | null, online: boolean): string {
   if (!online) return OFFLINE_SENTENCE;
   return trouble === null || isAlert(trouble) ? "" : trouble.text;
+}
+
+function createNewDemoNotice({ startAgain }: PageOptions): HTMLElement {
+  return h(
+    "div",
+    { id: "new-demo", class: "notice quiet", role: "status" },
+    h("strong", {}, "This is a new demo."),
+    " The one that you know is over, so nothing is sent. If you begin again, your films and your choices for that one are forgotten; what you spent is kept. ",
+    createButton({ id: "begin-again" }, "Begin again", startAgain),
+  );
 }
 
 function createOtherKeyNotice({ startAgain }: PageOptions): HTMLElement {

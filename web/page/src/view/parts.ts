@@ -45,7 +45,7 @@ export function createButton(
 export function createSection(
   id: string,
   title: string,
-  lead: string,
+  lead: string | null,
   ...children: Node[]
 ): HTMLElement {
   const heading = `${id}-title`;
@@ -53,9 +53,14 @@ export function createSection(
     "section",
     { id, class: "card", "aria-labelledby": heading },
     h("h2", { id: heading }, title),
-    h("p", { class: "lead" }, lead),
+    lead === null ? null : h("p", { class: "lead" }, lead),
     ...children,
   );
+}
+
+/** Create a collapsible section. */
+export function createDetails(id: string, summary: string, ...children: Node[]): HTMLElement {
+  return h("details", { id }, h("summary", {}, summary), ...children);
 }
 
 /** Create a film's title, with the year in a lighter style. */

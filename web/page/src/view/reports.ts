@@ -4,61 +4,69 @@ import type { LeftDevice, ReadableReport } from "sottovoce-client";
 import { type Child, h, setText, setVisible } from "../dom.js";
 import { splitTitle } from "../titles.js";
 import { formatAmount, toHex } from "../words.js";
+import { createButton, createDetails } from "./parts.js";
 
 const HEADER_BYTES = 56;
 const SEALED_REPORT_BYTES = 52;
 const FIRST_ROWS = 100;
+/** Number of batches of this visit that the table keeps. */
+const MAX_BATCHES = 5;
 
-/** Create the view of the last batch. */
+/** Create the view of the batches of this visit, newest first, and of the last one before it. */
 export function createReportsView() {
   const emptyNote = h("p", { class: "empty" }, "There is no report here.");
-  const rows = h("tbody", {});
   const size = h("p", { id: "batch-size", class: "note" });
-  const showAllButton = h("button", { type: "button", class: "button small", hidden: true });
   const names = h("tr", {});
+  const table = createTable(names);
   const region = h(
     "div",
     { class: "scroll", role: "region", "aria-labelledby": "reports-caption", tabindex: 0 },
-    createTable(names, rows),
+    table,
   );
   const explanation = h("div", {});
+  let batches: readonly LeftDevice[] = [];
+  const showRows = (maxRows: number) => {
+    const bodies = batches.map((batch) =>
+      h("tbody", {}, batches.length > 1 && createGroupRow(batch), ...createRows(batch, maxRows)),
+    );
+    for (const body of [...table.tBodies]) body.remove();
+    table.append(...bodies);
+    const longest = Math.max(0, ...batches.map(({ reports }) => reports.length));
+    setVisible(showAllButton, longest > maxRows);
+  };
+  const showAllButton = createButton({ hidden: true }, "Show all", () =>
+    showRows(Number.POSITIVE_INFINITY),
+  );
   const content = h("div", { hidden: true }, size, region, showAllButton, explanation);
-  const fill = (batch: LeftDevice) => {
-    names.replaceChildren(...createColumnHeaders(batch));
-    explanation.replaceChildren(...createExplanation(batch));
-    rows.replaceChildren(...createRows(batch, FIRST_ROWS));
-    setText(showAllButton, `Show all ${formatAmount(batch.reports.length)}`);
-    setVisible(showAllButton, batch.reports.length > FIRST_ROWS);
-    showAllButton.onclick = () => {
-      rows.replaceChildren(...createRows(batch, batch.reports.length));
-      setVisible(showAllButton, false);
-    };
-  };
-  const clear = () => {
-    for (const part of [rows, names, explanation, size]) part.replaceChildren();
-    showAllButton.onclick = null;
-  };
-  let displayedHash = "";
   return {
-    element: h(
-      "div",
-      { id: "batch" },
-      h("h3", {}, "The last batch, bit by bit"),
-      emptyNote,
-      content,
-    ),
+    element: createDetails("batch", "Your reports, byte by byte", emptyNote, content),
     showBatch(batch: LeftDevice | null) {
       setVisible(emptyNote, batch === null);
       setVisible(content, batch !== null);
-      if (batch === null) clear();
-      else if (batch.hash !== displayedHash) fill(batch);
-      displayedHash = batch?.hash ?? "";
-      if (batch !== null) setText(size, formatSize(batch));
+      const isSame = batch !== null && batch.hash === batches[0]?.hash;
+      batches = batch === null ? [] : isSame ? batches : addBatch(batches, batch);
+      if (!isSame) showRows(FIRST_ROWS);
+      names.replaceChildren(...(batch === null ? [] : createColumnHeaders(batch)));
+      explanation.replaceChildren(...(batch === null ? [] : createExplanation(batch)));
+      setText(size, batch === null ? "" : formatSize(batch));
     },
   };
 }
 
-function createTable(names: HTMLElement, rows: HTMLElement): HTMLElement {
+/** Add a batch before earlier ones with the same columns. */
+function addBatch(batches: readonly LeftDevice[], batch: LeftDevice): readonly LeftDevice[] {
+  const hasNames = batch.titles !== null;
+  const earlier = batches.filter(({ titles }) => (titles !== null) === hasNames);
+  return [batch, ...earlier].slice(0, MAX_BATCHES);
+}
+
+/** Create the row that names the epoch of a batch. */
+function createGroupRow({ epoch }: LeftDevice): HTMLElement {
+  const header = h("th", { scope: "rowgroup", colspan: 5 }, `Epoch ${epoch}`);
+  return h("tr", { class: "group" }, header);
+}
+
+function createTable(names: HTMLElement): HTMLTableElement {
   const createGroupHeader = (name: string, kind: string | null, colspan = 1) =>
     h("th", { scope: "colgroup", class: kind, colspan }, name);
   const groups = [
@@ -73,10 +81,9 @@ function createTable(names: HTMLElement, rows: HTMLElement): HTMLElement {
     h(
       "caption",
       { id: "reports-caption", class: "visually-hidden" },
-      "Every report of the last batch",
+      "Every report of the last batches",
     ),
     h("thead", {}, h("tr", {}, ...groups), names),
-    rows,
   );
 }
 
@@ -182,7 +189,7 @@ function createExplanation({ titles }: LeftDevice): HTMLElement[] {
         ]
       : [
           "A report names a film, no film, or a film that the catalogue may still get.",
-          ": it names the film that you added last. Whoever knows that a report is yours may take it for that. ",
+          ": it names one of your films. Whoever knows that a report is yours may take it for that. ",
         ];
   const turned = [h("b", {}, "turned"), ": the opposite. "];
   return [

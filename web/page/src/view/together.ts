@@ -19,68 +19,77 @@ import {
 } from "../words.js";
 import { drawChart, type Level } from "./chart.js";
 import { createEpsilonFigure } from "./epsilon.js";
-import { createSection, type View } from "./parts.js";
+import { createDetails, createSection, type View } from "./parts.js";
 
 /** Hit ratio of a list in random order: ten of a hundred films. */
 const CHANCE_HIT_RATIO = 0.1;
 
-export function createTogetherView(options: {
-  statement: string;
-  notice: string;
-  earlierEpsilon: number;
-}) {
+export function createTogetherView(options: { statement: string; earlierEpsilon: number }) {
   const facts = createFactsView();
-  const learning = h(
-    "div",
-    { id: "learning" },
-    h("p", { class: "empty" }, "The history is on its way."),
-  );
-  const epsilon = createEpsilonView();
-  const statement = createStatementView(options);
-  let displayed = "";
+  const learning = createLearningView();
+  const promises = [createEpsilonView(), createStatementView(options)];
   return {
     element: createSection(
       "together",
       "Together",
-      "One model, taught by everybody's whispers.",
-      ...(options.notice ? [h("p", { id: "operator-notice", class: "note" }, options.notice)] : []),
+      null,
+      learning.chart,
       facts.element,
-      learning,
-      epsilon.element,
-      h("h3", {}, "What is promised"),
-      statement.element,
+      ...learning.details,
+      ...promises.map(({ element }) => element),
     ),
     update(state: State) {
-      facts.update(state);
-      epsilon.update(state);
-      statement.update(state);
+      for (const view of [facts, ...promises]) view.update(state);
     },
     showCurve(curve: Curve) {
-      const current = JSON.stringify(curve);
-      if (current === displayed) return;
-      displayed = current;
-      const open = learning.querySelector("details")?.open ?? false;
-      const focused = learning.contains(document.activeElement);
-      learning.replaceChildren(...createCurveParts(curve, open));
-      if (focused) learning.querySelector("summary")?.focus();
+      learning.show(curve);
+      facts.showCurve(curve);
     },
     tick: facts.tick,
   };
 }
 
+/** Create the chart of the learning curve, and the collapsible sections that explain it. */
+function createLearningView() {
+  const chart = h(
+    "div",
+    { id: "learning" },
+    h("p", { class: "empty" }, "The history is on its way."),
+  );
+  const now = h("div", {});
+  const measure = h("div", {});
+  const nowSection = createDetails("now-section", "What many see now", now);
+  const details = [nowSection, createDetails("measure", "How this is measured", measure)];
+  let displayed = "";
+  setVisible(nowSection, false);
+  return {
+    chart,
+    details,
+    show(curve: Curve) {
+      const current = JSON.stringify(curve);
+      if (current === displayed) return;
+      displayed = current;
+      chart.replaceChildren(drawCurve(curve));
+      now.replaceChildren(...createNowParts(curve.now));
+      setVisible(nowSection, curve.now.length > 0);
+      measure.replaceChildren(
+        h("p", { class: "note" }, explainMeasure(curve.panel) + explainComparison(curve)),
+        createTable(curve.points),
+      );
+    },
+  };
+}
+
 /** Create the view of the picture of epsilon. It is drawn again only if the offer changes. */
 function createEpsilonView(): View {
-  const element = h("div", {});
+  const picture = h("div", {});
   let displayedOffer: Offer | null = null;
   return {
-    element,
+    element: createDetails("meaning", "What epsilon means", picture),
     update({ offer }) {
       if (offer === null || JSON.stringify(offer) === JSON.stringify(displayedOffer)) return;
       displayedOffer = offer;
-      element.replaceChildren(
-        h("h3", {}, "What epsilon means"),
-        createEpsilonFigure("epsilon", offer),
-      );
+      picture.replaceChildren(createEpsilonFigure("epsilon", offer));
     },
   };
 }
@@ -91,14 +100,15 @@ function createEpsilonView(): View {
  */
 function createStatementView(options: { statement: string; earlierEpsilon: number }): View {
   const plain = h("ul", { id: "statement", class: "terms" });
+  const note = h(
+    "p",
+    { class: "note" },
+    `This page asks nobody but ${location.host}, which sent it: no cookie, no third party.`,
+  );
+  const operator = options.statement === "" ? [] : [createOperatorStatement(options.statement)];
   let displayed = "";
   return {
-    element: h(
-      "div",
-      {},
-      plain,
-      ...(options.statement ? [createOperatorStatement(options.statement)] : []),
-    ),
+    element: createDetails("promise", "What is promised", plain, note, ...operator),
     update({ manifest, offer, spentEpsilon }) {
       const start = manifest?.start ?? null;
       // Without an offer, no reports are asked for.
@@ -119,32 +129,30 @@ function createStatementView(options: { statement: string; earlierEpsilon: numbe
  * from the signed terms.
  */
 function createOperatorStatement(statement: string): HTMLElement {
-  return h(
-    "details",
-    { id: "operator-statement" },
-    h("summary", {}, "The operator's own words"),
-    h(
-      "ul",
-      { class: "terms" },
-      ...splitSentences(statement).map((sentence) => h("li", {}, sentence)),
-    ),
-  );
+  const sentences = splitSentences(statement).map((sentence) => h("li", {}, sentence));
+  const list = h("ul", { class: "terms" }, ...sentences);
+  return createDetails("operator-statement", "The operator's own words", list);
 }
 
-function createFactsView(): View & { tick(now: number): void } {
-  const epoch = h("dd", { id: "epoch" });
-  const closes = h("span", { id: "countdown", role: "timer", "aria-live": "off" });
-  const closesName = h("dt", {});
-  const people = h("dd", { id: "people" });
-  const mechanism = h("p", { id: "mechanism", class: "note" });
-  const list = h(
-    "dl",
-    { class: "facts" },
-    h("div", {}, h("dt", {}, "Epoch"), epoch),
-    h("div", {}, h("dt", {}, "People behind it"), people),
-    h("div", {}, closesName, h("dd", {}, closes)),
+/** Create the three sentences: on the epoch, on the quality of the model, and on the promise. */
+function createFactsView() {
+  const epoch = h("span", { id: "epoch" });
+  const closing = h("span", {});
+  const countdown = h("span", { id: "countdown", role: "timer", "aria-live": "off" });
+  const people = h("span", { id: "people" });
+  const element = h(
+    "div",
+    { class: "facts", hidden: true },
+    h(
+      "p",
+      {},
+      ...["Epoch ", epoch, ", a round of learning, ", closing, " ", countdown],
+      ...["; ", people, " taught its model."],
+    ),
   );
-  const element = h("div", { hidden: true }, list, mechanism);
+  const quality = h("p", {});
+  const promise = h("p", {});
+  element.append(quality, promise);
   let manifest: Manifest | null = null;
   return {
     element,
@@ -154,16 +162,43 @@ function createFactsView(): View & { tick(now: number): void } {
       if (newManifest === null) return;
       const { reportsBehind, terms } = newManifest;
       setText(epoch, formatAmount(newManifest.epoch));
-      setText(people, formatAmount(Math.round(reportsBehind / terms.reports)));
-      if (offer !== null) setText(mechanism, describeMechanism(terms.mechanism, offer.odds));
+      setText(people, formatPeople(reportsBehind / terms.reports));
+      // Without an offer, no reports are asked for.
+      const guess = offer === null ? null : describeGuess(offer.figures);
+      setText(
+        promise,
+        guess === null
+          ? "Your history stays here, and no reports are asked for."
+          : `Your history stays here, only reports leave: ${guess.charAt(0).toLowerCase()}${guess.slice(1)}`,
+      );
     },
-    tick(now) {
+    showCurve: (curve: Curve) => setText(quality, describeQuality(curve)),
+    tick(now: number) {
       if (manifest === null) return;
       const { name, value } = describeClosing(manifest, now);
-      setText(closesName, name);
-      setText(closes, value);
+      setText(closing, name);
+      setText(countdown, value);
     },
   };
+}
+
+function formatPeople(people: number): string {
+  const count = Math.round(people);
+  if (count === 0) return "nobody";
+  return count === 1 ? "1 person" : `${formatAmount(count)} people`;
+}
+
+const NO_QUALITY_SENTENCE = "How good the model is, is not published here.";
+
+/** Describe how good the latest model is, next to popularity and chance. */
+function describeQuality({ points, popularity }: Curve): string {
+  const quality = points.at(-1)?.quality ?? null;
+  if (quality === null) return NO_QUALITY_SENTENCE;
+  const inHundred = (value: number) => (value * 100).toFixed(0);
+  const byChance = `chance for ${inHundred(CHANCE_HIT_RATIO)}`;
+  const others =
+    popularity === null ? byChance : `popularity for ${inHundred(popularity)}, ${byChance}`;
+  return `For ${inHundred(quality)} of 100 test people it finds a film that was hidden from it; ${others}.`;
 }
 
 /** Return the name of the next event of an epoch, and the time until it. */
@@ -171,47 +206,26 @@ function describeClosing(
   { publicKey, opens, closes, terms }: Closing,
   now: number,
 ): { name: string; value: string } {
-  if (publicKey === null) return { name: "Reports asked for", value: "none" };
-  if (now < opens) return { name: "Opens in", value: formatCountdown(opens - now) };
-  if (now < closes) return { name: "Closes in", value: formatCountdown(closes - now) };
-  if (now < closes + terms.hold) return { name: "Waits for", value: "its crowd" };
-  return { name: "Closed", value: "over" };
+  if (publicKey === null) return { name: "asks for", value: "no reports" };
+  if (now < opens) return { name: "opens in", value: formatCountdown(opens - now) };
+  if (now < closes) return { name: "closes in", value: formatCountdown(closes - now) };
+  if (now < closes + terms.hold) return { name: "waits for", value: "its crowd" };
+  return { name: "is", value: "over" };
 }
 
 type Closing = Pick<Manifest, "publicKey" | "opens" | "closes"> & { terms: { hold: number } };
 
-function createCurveParts(curve: Curve, open: boolean): Node[] {
-  const { points } = curve;
-  if (points.length === 0) return [h("p", { class: "empty" }, "There is no history yet.")];
-  const { now } = curve;
-  // The list of what many see now replaces the chart of people. The numbers of people are also in
-  // the table.
-  const nowParts = now.length > 0 ? createNowParts(now) : null;
-  return curve.panel === null
-    ? [
-        ...(nowParts ?? [h("h3", {}, "People who took part"), drawPeopleChart(points)]),
-        h("p", { class: "note" }, "How good the model is, is not published here."),
-        createTable(points, open),
-      ]
-    : [
-        ...(nowParts ?? []),
-        h("h3", {}, "How good the model is"),
-        drawQualityChart(curve),
-        h("p", { class: "note" }, explainMeasure(curve.panel) + explainComparison(curve)),
-        createTable(points, open),
-      ];
+function drawCurve(curve: Curve): Node {
+  if (curve.points.length === 0) return h("p", { class: "empty" }, "There is no history yet.");
+  return curve.panel === null ? drawPeopleChart(curve.points) : drawQualityChart(curve);
 }
 
 /** Create the list of what many see now, with a bar for the share of each film. */
 function createNowParts(films: readonly NowFilm[]): Node[] {
   const largest = Math.max(...films.map(({ share }) => share));
+  const items = films.map((film) => createNowFilm(film, largest));
   return [
-    h("h3", { id: "now-title" }, "What many see now"),
-    h(
-      "ol",
-      { id: "now", class: "now", "aria-labelledby": "now-title" },
-      ...films.map((film) => createNowFilm(film, largest)),
-    ),
+    h("ol", { id: "now", class: "now", "aria-label": "What many see now" }, ...items),
     h(
       "p",
       { class: "note" },
@@ -237,7 +251,8 @@ function createNowFilm(film: NowFilm, largest: number): HTMLElement {
   );
 }
 
-function explainMeasure(people: number): string {
+function explainMeasure(people: number | null): string {
+  if (people === null) return NO_QUALITY_SENTENCE;
   return (
     `Of each of ${formatAmount(people)} test people, one film that they saw was hidden among 99 ` +
     "others. The curve says for how many of 100 people the model has it among its first ten; blind " +
@@ -311,7 +326,7 @@ function formatPercent(value: number): string {
   return `${(value * 100).toFixed(0)}%`;
 }
 
-function createTable(points: readonly Point[], open: boolean): HTMLElement {
+function createTable(points: readonly Point[]): HTMLElement {
   const isMeasured = points.some(({ quality }) => quality !== null);
   const rows = points.map(({ epoch, quality, people }) =>
     h(
@@ -324,16 +339,11 @@ function createTable(points: readonly Point[], open: boolean): HTMLElement {
   );
   const names = ["Epoch", ...(isMeasured ? ["Found (HR@10)"] : []), "People"];
   return h(
-    "details",
-    { id: "curve-table", open },
-    h("summary", {}, "The same as a table"),
-    h(
-      "table",
-      {},
-      h("caption", { class: "visually-hidden" }, "Every epoch so far"),
-      h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, ...rows),
-    ),
+    "table",
+    { id: "curve-table" },
+    h("caption", { class: "visually-hidden" }, "Every epoch so far"),
+    h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", {}, ...rows),
   );
 }
 
@@ -351,6 +361,7 @@ export function formatStatement(
   return [
     `Your history stays here. ${describeGuess(figures)}`,
     formatOdds(odds),
+    describeMechanism(terms.mechanism, odds),
     formatCrowd(terms, figures),
     ...describeFigures(figures).map(([name, words]) => toSentence(`${name}: ${words}`)),
     `So far this device has spent ${formatBound(spentEpsilon)}.`,
