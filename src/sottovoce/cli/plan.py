@@ -112,7 +112,7 @@ def plan(
         try:
             _plan_taste(numbers, total_budget, seed, json, start, accounts=accounts)
         except NothingToLearnError as error:
-            _print_no_reports(numbers, f"No: {error}.", start, json)
+            _print_no_reports(numbers, f"No: {error.reason}.", start, json)
         return
     if newcomers is None:
         raise SettingsError(
