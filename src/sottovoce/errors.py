@@ -63,16 +63,12 @@ class UnknownParameterError(SettingsError, TypeError):
 
 
 class NothingToLearnError(SettingsError):
-    """Reports would teach nothing that the public start does not know: no budget is spent.
+    """Reports would teach nothing that the public start does not know: no budget is spent."""
 
-    Args:
-        reason: Why they would not; a command that goes on without reports prints only this.
-        remedy: What to do.
-    """
-
-    def __init__(self, reason: str, remedy: str):
-        super().__init__(f"{reason}: {remedy}")
-        self.reason = reason
+    @property
+    def reason(self) -> str:
+        """The message without what to do, for commands that go on without reports."""
+        return str(self).partition(":")[0]
 
 
 class DataWarning(UserWarning):
