@@ -65,6 +65,11 @@ class UnknownParameterError(SettingsError, TypeError):
 class NothingToLearnError(SettingsError):
     """Reports would teach nothing that the public start does not know: no budget is spent."""
 
+    @property
+    def reason(self) -> str:
+        """The message without what to do, for commands that go on without reports."""
+        return str(self).partition(":")[0]
+
 
 class DataWarning(UserWarning):
     """Some of an input is ignored; the message says how much, and why."""

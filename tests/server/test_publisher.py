@@ -345,6 +345,16 @@ def test_names_and_tastes_inherit_popularity_from_each_other() -> None:
     assert np.array_equal(np.argsort(estimate_popularity(taste.V.astype(float))), order)
 
 
+def test_taste_with_more_factors_than_its_start_begins_them_as_noise() -> None:
+    start = make_start()
+    rows = start.select_items(f"film-{number}" for number in range(ITEMS))
+    names = NameCounts.from_items(rows)
+    V = make_items_from_start(replace(NAMING, factors=rows.shape[1] + 1), rows)
+    model = LearntModel(V, names, start.provenance)
+    more = model.inherit(replace(TRAINING, factors=rows.shape[1] + 3, rotate=False))
+    assert more.V.any(axis=0).all()
+
+
 # A public start.
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.errors import CheckpointError, DataError, SettingsError
+from sottovoce.errors import CheckpointError, DataError, NothingToLearnError, SettingsError
 from sottovoce.simulation import FederatedMF, Simulation, simulate
 from sottovoce.simulation.inputs import Labels
 from sottovoce.simulation.start import (
@@ -19,7 +19,7 @@ from sottovoce.simulation.start import (
     select_before,
 )
 from sottovoce.simulation.training import TrainingLog, start_training
-from sottovoce.training import Budget, Settings, plan_training
+from sottovoce.training import Budget, Settings, make_items_from_start, plan_training
 from sottovoce.training.start import Provenance, Start
 
 FILMS = 120
@@ -37,6 +37,20 @@ def test_the_first_lists_are_good_before_anybody_reports() -> None:
     )
     # The reports are noise: what the lists know is from the start.
     assert with_start > without + 0.1
+
+
+def test_a_model_of_the_start_alone_spends_next_to_nothing() -> None:
+    with pytest.raises(NothingToLearnError) as caught:
+        FederatedMF(start=VOLUNTEERS, mechanism="loudest", budget=1, verbose=False).fit(PEOPLE)
+    assert caught.value.reason in str(caught.value)
+    assert "epsilon 1e-06" not in caught.value.reason
+    model = FederatedMF(
+        start=VOLUNTEERS, epsilon=1e-6, reports=1, epochs=1, engine="reference", verbose=False
+    ).fit(PEOPLE)
+    start = make_start(VOLUNTEERS, Labels(PEOPLE.item_ids))
+    first = make_items_from_start(model.settings, start)
+    difference = model.item_factors @ model.item_factors.T - first @ first.T
+    assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(first @ first.T)
 
 
 def test_a_model_trains_from_a_table_and_from_a_file(tmp_path: Path) -> None:
@@ -127,7 +141,7 @@ def test_a_plan_has_the_factors_of_the_start(mechanism: str) -> None:
             75_040, 9_781, start_factors=16, mechanism="loudest", budget=Budget(local=budget)
         )
         assert (large.factors, large.alpha) == expected
-    with pytest.raises(SettingsError, match="no budget should be spent"):
+    with pytest.raises(NothingToLearnError):
         plan_training(500, 3_000, start_factors=16, budget=Budget(local=10.0))
     with pytest.raises(SettingsError, match="public start"):
         plan_training(5_000, 300, start_factors=16, preset="paper")

@@ -154,7 +154,7 @@ def plan(
     try:
         _plan_taste(numbers, total_budget, seed, json, start, facts, accounts=accounts)
     except NothingToLearnError as error:
-        _print_no_reports(numbers, f"No: {error}.", json)
+        _print_no_reports(numbers, f"No: {error.reason}.", json)
 
 
 def _read_catalogue(

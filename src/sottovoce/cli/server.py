@@ -306,7 +306,7 @@ def plan_service(
         try:
             return plan(people, n_items, start_factors=V.shape[1], **options), True
         except NothingToLearnError as error:
-            problem = str(error)
+            problem = error.reason
     output.print_note(f"Nobody is asked for reports, and no budget is spent: {problem}.")
     return plan_without_reports(n_items, V.shape[1]), False
 

@@ -111,7 +111,9 @@ class LearntModel:
             return self._inherit_names(settings)
         if self.names is not None and self.start is not None and self.V.shape[1] > 1:
             # The shares would be as strong as the start, and know no tastes.
-            V = make_items_from_start(settings, fit_factors(self.V[:, 1:], settings.factors))
+            factors = self.V[:, 1:]
+            n_kept = min(settings.factors, *factors.shape)
+            V = make_items_from_start(settings, fit_factors(factors, n_kept))
         else:
             V = inherit_items(self.V, settings)
         return replace(self, V=V, names=None)

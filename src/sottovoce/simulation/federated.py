@@ -131,7 +131,8 @@ class FederatedMF:
         settings to start from: paper, coordinate, loudest, named, strong, crowd.
     start : UserItems or path, optional
         public interactions from which the first item matrix is learnt, or a file of `sottovoce
-        start`. If reports would teach nothing more, `fit` raises `NothingToLearnError`.
+        start`. If reports would teach nothing more, `fit` raises `NothingToLearnError`: then name a
+        larger budget, or epsilon=1e-6, reports=1 and epochs=1 for lists from the start alone.
     budget : float, optional
         local privacy budget: the largest sum of the epsilons of one person's reports; None: that of
         the preset, if it has one, and otherwise 10. The preset `paper`, which costs 5,000, and

@@ -396,8 +396,8 @@ def _is_signal_too_weak(
             return False
         raise NothingToLearnError(
             f"reports of {public.people:,} people with a budget of {budget.local:g} would teach "
-            "nothing that the start does not know, so no budget should be spent: use the start "
-            "alone, or name a larger budget"
+            "nothing that the start does not know: name a larger budget, or make lists from the "
+            f"start alone (epsilon {MIN_EPSILON:g}, one report and one epoch)"
         )
     is_few = reports < MIN_REPORTS_FOR_FACTORS
     min_signal = MIN_SIGNAL_FOR_TURNS if is_few else MIN_SIGNAL_FOR_FACTORS
