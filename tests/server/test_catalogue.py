@@ -20,7 +20,7 @@ NEW_ITEMS = (Item("film-new", "New", {"genre": ("Horror",)}), Item("film-newer",
 
 
 def load_catalogue(world: World, signed: SignedManifest) -> Catalogue:
-    content = world.server.get_catalogue(signed.manifest.catalogue)
+    content = world.server.get_file(signed.manifest.catalogue, "catalogue")
     assert content is not None
     return Catalogue.decode(content)
 
@@ -52,7 +52,7 @@ def test_a_changed_catalogue_is_signed_for_lists_at_the_next_tick(world: World) 
     world.server.tick()
     second = world.server.get_signed_shelf().shelf
     assert second.catalogue == read_pending(world.store).catalogue.hash != first.catalogue
-    assert world.server.get_catalogue(second.catalogue) is not None
+    assert world.server.get_file(second.catalogue, "catalogue") is not None
     assert second.published > first.published
     world.server.tick()
     assert world.server.get_signed_shelf().shelf == second, "nothing changed"
@@ -199,10 +199,10 @@ def test_models_and_catalogues_of_old_epochs_are_deleted(
         manifests.append(world.run_epoch())
         change_catalogue(world.store, titles={"film-0": f"Film {n}!"})
     first, *others = manifests
-    assert world.server.get_model(first.manifest.model) is None
+    assert world.server.get_file(first.manifest.model, "model") is None
     for signed in others:
-        assert world.server.get_model(signed.manifest.model) is not None
-        assert world.server.get_catalogue(signed.manifest.catalogue) is not None
+        assert world.server.get_file(signed.manifest.model, "model") is not None
+        assert world.server.get_file(signed.manifest.catalogue, "catalogue") is not None
     assert len(world.server.list_epochs()) == 4
     assert not world.get_sums(1).any()
     world.server.tick()

@@ -188,10 +188,13 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     manifest = signed.manifest
     assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
     assert (manifest.reports_behind, manifest.epochs_left) == (0, TRAINING.epochs)
-    model = world.server.get_model(manifest.model)
+    model = world.server.get_file(manifest.model, "model")
     assert model == encode_items(make_first_items(TRAINING, ITEMS))
-    assert world.server.get_catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
-    assert world.server.get_catalogue(manifest.model) is None
+    assert (
+        world.server.get_file(manifest.catalogue, "catalogue")
+        == world.settings.catalogue.read_bytes()
+    )
+    assert world.server.get_file(manifest.model, "catalogue") is None
     world.server.tick()
     assert world.get_signed() == signed
 

@@ -11,15 +11,15 @@ item. So every computation that depends on a history must have a result. Two rul
    `solve_user_vectors` does this.
 
 After these two rules, every value is finite in float32, which ends at 2^128. Let v be an entry of
-V, x an entry of a user vector, F the number of factors and M the number of items. With |v| <= 2^20,
-|x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a residual below
-2^79, a gradient entry below 2^120, and an entry of `a` (`sottovoce.core.blocks`) below 2^89.
+V, x an entry of a user vector, F the number of factors and M the number of items. With |v| < 2^16,
+|x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^64, a residual below
+2^75, a gradient entry below 2^116, and an entry of `a` (`sottovoce.core.blocks`) below 2^85.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.errors import SettingsError
+from sottovoce.errors import DivergedError, SettingsError
 
 MAX_ITEMS = 2**24
 MAX_FACTORS = 2**8
@@ -41,10 +41,10 @@ MAX_ALPHA = 2.0**10
 # Lambda of the users' equations.
 MIN_RIDGE = 1e-12
 MAX_RIDGE = 1e6
-# |entry| of V, unless it is 0. The minimum is such that neither an entry nor a product of two
-# entries is subnormal in float32.
-MIN_ITEM_ENTRY = 2.0**-60
-MAX_ITEM_ENTRY = 2.0**20
+# |entry| of V, unless it is 0: the smallest and the largest finite number of half precision.
+# Neither an entry nor a product of two entries is subnormal in float32.
+MIN_ITEM_ENTRY = 2.0**-24
+MAX_ITEM_ENTRY = 65504.0
 # |entry| of a user vector.
 MAX_USER_ENTRY = 2.0**40
 
@@ -70,9 +70,20 @@ def is_within_bounds(V: NDArray[np.float32]) -> bool:
     return bool(((size == 0) | ((size >= MIN_ITEM_ENTRY) & (size <= MAX_ITEM_ENTRY))).all())
 
 
-def flush_small_entries(V: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Replace entries below `MIN_ITEM_ENTRY` by 0, as a server does before it publishes V."""
-    return np.where(np.abs(V) < MIN_ITEM_ENTRY, np.float32(0), V)
+def round_items(V: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Round the entries of V to half precision, in which a server publishes it.
+
+    Raises:
+        DivergedError: An entry is not finite, or would be larger than `MAX_ITEM_ENTRY`.
+    """
+    with np.errstate(over="ignore"):
+        halves = V.astype(np.float16)
+    if not np.isfinite(halves).all():
+        raise DivergedError(
+            f"the item matrix has an entry beyond what devices accept ({MAX_ITEM_ENTRY:g}): lower "
+            "the learning rate or the initial scale"
+        )
+    return halves.astype(np.float32)
 
 
 def zero_unusable_vectors(X: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -41,20 +41,33 @@ export function rounds(byDay: number): number {
 export function itemMatrix(epoch: number): Float32Array {
   const random = seeded(epoch);
   return Float32Array.from({ length: ITEMS * FACTORS }, (_, place) => {
-    return (random() - 0.5) * 0.4 + (place % FACTORS === 0 ? 0.2 : 0);
+    // Multiples of 2^-12 are exact in half precision if they are below 1/2.
+    return Math.round(((random() - 0.5) * 0.4 + (place % FACTORS === 0 ? 0.2 : 0)) * 4096) / 4096;
   });
+}
+
+/** Return the bits of the nearest half-precision number. */
+function toHalf(value: number): number {
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const size = Math.abs(value);
+  if (!Number.isFinite(size)) return sign | (Number.isNaN(size) ? 0x7e00 : 0x7c00);
+  const exponent = Math.max(Math.floor(Math.log2(size)), -14);
+  return sign | ((exponent + 14) * 1024 + Math.round(size / 2 ** (exponent - 10)));
 }
 
 export function encodeModel(values: Float32Array, rows: number, columns: number): Uint8Array {
   const item_matrix = {
-    dtype: "F32",
-    shape: [rows, columns],
-    data_offsets: [0, values.byteLength],
+    dtype: "F16",
+    shape: [columns, rows],
+    data_offsets: [0, 2 * values.length],
   };
   const header = encodeUtf8(JSON.stringify({ item_matrix }));
   const length = new Uint8Array(8);
   new DataView(length.buffer).setBigUint64(0, BigInt(header.length), true);
-  return concatenate([length, header, new Uint8Array(values.buffer)]);
+  const halves = Uint16Array.from(values, (_, at) =>
+    toHalf(values[(at % rows) * columns + Math.floor(at / rows)] as number),
+  );
+  return concatenate([length, header, new Uint8Array(halves.buffer)]);
 }
 
 const GENRES = ["Horror", "Comedy", "Drama"];
@@ -293,7 +306,7 @@ export const AT_ONCE = { jitter: 0 };
 /** Fields of a manifest, as they are written; those of its terms replace one by one. */
 export type Changes = Record<string, unknown> & { terms?: Record<string, unknown> };
 export type Call =
-  | ("manifest" | "shelf" | "manifests" | "models" | "catalogues")
+  | ("manifest" | "shelf" | "manifests" | "models" | "catalogues" | "patches")
   | ("batches" | "taken");
 
 export interface Signed {
@@ -340,6 +353,8 @@ export class World {
   readonly #server: Server;
   readonly #statements: Uint8Array[] = [];
   #shelf = { published: 0, catalogue: "" };
+  /** Hash of the patch that the next shelf names. */
+  patch: string | null = null;
   manifest = new Uint8Array();
   shelf = new Uint8Array();
   answer = ITSELF;
@@ -402,7 +417,9 @@ export class World {
 
   /** Serve this shelf from now on. */
   async layOut(published: number, catalogue: string, by = this.signing): Promise<void> {
-    const text = encodeUtf8(JSON.stringify({ version: 2, published, catalogue }));
+    const text = encodeUtf8(
+      JSON.stringify({ version: 2, published, catalogue, patch: this.patch }),
+    );
     const signature = await sign(by, "sottovoce shelf 2", text);
     this.shelf = concatenate([this.#head("SVS2"), signature, text]);
     this.#shelf = { published, catalogue };
@@ -458,7 +475,7 @@ export class World {
       catalogue: await this.add(encodeCatalogue(ITEMS)),
       public_key: toHex(new Uint8Array(await hpkeSuite.kem.serializePublicKey(key.publicKey))),
       ...{ token_key: null, next_token_key: null, epochs_left: 0, reports_behind: 1000 },
-      start: null,
+      ...{ start: null, model_patch: null, catalogue_patch: null },
       ...{ opens: epoch * DAY, closes: (epoch + 1) * DAY },
     };
   }
@@ -501,6 +518,7 @@ export class World {
       manifests: this.earlier.get(Number(last)),
       models: this.files.get(last),
       catalogues: this.files.get(last),
+      patches: this.files.get(last),
     }[call];
     reply(response, content === undefined ? 404 : 200, content);
   }
