@@ -1,7 +1,6 @@
 """Manifest and terms, model and catalogue, sealed reports and batch: all that a client reads."""
 
 import json
-import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -196,13 +195,16 @@ def parse_model(data: bytes, items: int, factors: int) -> NDArray[np.float32]:
     header = strict_json(data[8 : 8 + size], HEADER_CAP)
     header.pop("__metadata__", None)
     n_bytes = 2 * items * factors
-    tensor = {"dtype": "F16", "shape": [factors, items], "data_offsets": [0, n_bytes]}
+    tensor = {"dtype": "BF16", "shape": [factors, items], "data_offsets": [0, n_bytes]}
     # As text: 5.0 and true are not whole numbers, though Python finds them equal to 5 and 1.
     need(_canonical(header) == _canonical({"item_matrix": tensor}), "another tensor")
     need(len(data) == 8 + size + n_bytes, "the model has a wrong size")
-    values = [value for (value,) in struct.iter_unpack("<e", data[8 + size :])]
-    need(all(map(math.isfinite, values)), "an entry of the model is not finite")
-    return np.array(values, np.float32).reshape(factors, items).T.copy()
+    halves = [bytes(2) + half for (half,) in struct.iter_unpack("2s", data[8 + size :])]
+    matrix = np.frombuffer(b"".join(halves), "<f4").reshape(factors, items).T.copy()
+    sizes = np.abs(matrix)
+    is_usable = (sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**20))
+    need(np.all(is_usable), "an entry of the model is out of range")
+    return matrix
 
 
 def patch(data: bytes, stored: Mapping[str, bytes], cap: int) -> bytes:

@@ -368,15 +368,18 @@ def models(data: bytes) -> Labelled:
         "two tensors": with_header({**header, "user_matrix": tensor}),
         "repeated tensor": with_header(json.dumps(header).encode()[:-1] + b',"item_matrix":1}'),
         "float32": with_tensor(dtype="F32"),
-        "bfloat16": with_tensor(dtype="BF16"),
+        "float16": with_tensor(dtype="F16"),
         "transposed": with_tensor(shape=tensor["shape"][::-1]),
         "flat": with_tensor(shape=[tensor["shape"][0] * tensor["shape"][1]]),
         "other offsets": with_tensor(data_offsets=[2, 22]),
         "unknown key": with_tensor(more=1),
-        "NaN": data[:-2] + bytes.fromhex("007e"),
-        "a signalling NaN": data[:-2] + bytes.fromhex("01fc"),
-        "infinity": data[:-2] + bytes.fromhex("007c"),
-        "minus infinity": data[:-2] + bytes.fromhex("00fc"),
+        "NaN": data[:-2] + bytes.fromhex("c07f"),
+        "a signalling NaN": data[:-2] + bytes.fromhex("81ff"),
+        "infinity": data[:-2] + bytes.fromhex("807f"),
+        "minus infinity": data[:-2] + bytes.fromhex("80ff"),
+        "just above 2^20": data[:-2] + bytes.fromhex("8149"),
+        "just below 2^-60": data[:-2] + bytes.fromhex("7f21"),
+        "subnormal": data[:-2] + bytes.fromhex("0100"),
     }
 
 

@@ -99,7 +99,7 @@ def scene(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
 
 def make_model(value: float) -> bytes:
     """Return a model whose last entry is this number, which no server encodes."""
-    return encode_items(TEST_WORLD.items(3))[:-2] + np.float16(value).tobytes()
+    return encode_items(TEST_WORLD.items(3))[:-2] + np.float32(value).tobytes()[2:]
 
 
 def make_catalogue(n: int) -> bytes:

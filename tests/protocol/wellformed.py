@@ -81,9 +81,7 @@ def manifests(raw: bytes) -> dict[str, bytes]:
 
 def make_end_items() -> NDArray[np.float32]:
     """Return an item matrix, 5 x 2, with the ends of what an entry may be."""
-    # The smallest and the largest subnormal number, the smallest normal one, the largest of all.
-    smallest, subnormal, normal = 2.0**-24, 1023 * 2.0**-24, 2.0**-14
-    ends = [smallest, -smallest, subnormal, -subnormal, normal, 65504, -65504, 0.0, -0.0, 2047]
+    ends = [2.0**-60, -(2.0**-60), 2.0**20, -(2.0**20), 0.0, -0.0, 1.0, 2.0 - 2.0**-7, 3.0, 4.0]
     return np.array(ends, np.float32).reshape(5, 2)
 
 

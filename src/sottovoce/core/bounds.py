@@ -11,15 +11,15 @@ item. So every computation that depends on a history must have a result. Two rul
    `solve_user_vectors` does this.
 
 After these two rules, every value is finite in float32, which ends at 2^128. Let v be an entry of
-V, x an entry of a user vector, F the number of factors and M the number of items. With |v| < 2^16,
-|x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^64, a residual below
-2^75, a gradient entry below 2^116, and an entry of `a` (`sottovoce.core.blocks`) below 2^85.
+V, x an entry of a user vector, F the number of factors and M the number of items. With |v| <= 2^20,
+|x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a residual below
+2^79, a gradient entry below 2^120, and an entry of `a` (`sottovoce.core.blocks`) below 2^89.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.errors import DivergedError, SettingsError
+from sottovoce.errors import SettingsError
 
 MAX_ITEMS = 2**24
 MAX_FACTORS = 2**8
@@ -31,7 +31,7 @@ MAX_HISTORY_ITEMS = 100_000
 MAX_REPORTS = 10_000
 # Dummies of a proxy in one epoch. The proxy draws, seals and stores each of them.
 MAX_DUMMIES = 10_000_000
-# Entries of V: items x factors. A model file of this size has 256 MiB.
+# Entries of V: items x factors. A model file of this size has 128 MiB.
 MAX_MODEL_ENTRIES = 2**26
 # Multiplications for the normal equations: items x factors^2. They take some seconds, and
 # memory for items x factors numbers.
@@ -41,10 +41,10 @@ MAX_ALPHA = 2.0**10
 # Lambda of the users' equations.
 MIN_RIDGE = 1e-12
 MAX_RIDGE = 1e6
-# |entry| of V, unless it is 0: the smallest and the largest finite number of half precision.
-# Neither an entry nor a product of two entries is subnormal in float32.
-MIN_ITEM_ENTRY = 2.0**-24
-MAX_ITEM_ENTRY = 65504.0
+# |entry| of V, unless it is 0. The minimum is such that neither an entry nor a product of two
+# entries is subnormal in float32.
+MIN_ITEM_ENTRY = 2.0**-60
+MAX_ITEM_ENTRY = 2.0**20
 # |entry| of a user vector.
 MAX_USER_ENTRY = 2.0**40
 
@@ -70,20 +70,15 @@ def is_within_bounds(V: NDArray[np.float32]) -> bool:
     return bool(((size == 0) | ((size >= MIN_ITEM_ENTRY) & (size <= MAX_ITEM_ENTRY))).all())
 
 
-def round_items(V: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Round the entries of V to half precision, in which a server publishes it.
+def round_items(V: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Round V to bfloat16, ties to even, as a server does before it publishes V.
 
-    Raises:
-        DivergedError: An entry is not finite, or would be larger than `MAX_ITEM_ENTRY`.
+    Entries below `MIN_ITEM_ENTRY` become 0. A bfloat16 is the upper half of a float32.
     """
-    with np.errstate(over="ignore"):
-        halves = V.astype(np.float16)
-    if not np.isfinite(halves).all():
-        raise DivergedError(
-            f"the item matrix has an entry beyond what devices accept ({MAX_ITEM_ENTRY:g}): lower "
-            "the learning rate or the initial scale"
-        )
-    return halves.astype(np.float32)
+    bits = np.where(np.abs(V) < MIN_ITEM_ENTRY, 0, V).astype(np.float32).view(np.uint32)
+    is_odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = (bits + np.uint32(0x7FFF) + is_odd) & np.uint32(0xFFFF0000)
+    return np.asarray(rounded.view(np.float32))
 
 
 def zero_unusable_vectors(X: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """The model file, which has the item matrix V in the safetensors format.
 
-The file has one tensor of half-precision numbers, named `item_matrix`. It consists of the length of
-the header (eight bytes, little endian), the header as JSON, and the numbers, factor by factor. The
+The file has one tensor of bfloat16 numbers, named `item_matrix`. It consists of the length of the
+header (eight bytes, little endian), the header as JSON, and the numbers, factor by factor. The
 format is implemented here, so that a device needs no library to read one tensor.
 
 A training of names changes only the first factor, so most of its next file is in the one before:
@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core.bounds import MAX_ITEM_ENTRY, MIN_ITEM_ENTRY, is_within_bounds, round_items
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
 
 # The name of the only tensor in a model file.
 TENSOR_NAME = "item_matrix"
 _MAX_HEADER_BYTES = 4096
-# Bytes of a half-precision number.
+# Bytes of a bfloat16 number.
 _BYTES_PER_ENTRY = 2
 # The header is padded with spaces, so that the offset of the numbers is a multiple of this.
 _ALIGNMENT_BYTES = 8
@@ -30,17 +31,14 @@ def encode_items(V: NDArray[np.float32]) -> bytes:
     """Encode an item matrix as a model file. The same matrix always gives the same bytes.
 
     Raises:
-        ProtocolError: An entry is not a half-precision number (`core.bounds.round_items`).
+        ProtocolError: An entry was not rounded before (`core.bounds.round_items`).
     """
     # A server must compute with what devices read, so nothing is rounded silently here.
-    with np.errstate(over="ignore"):
-        halves = V.astype("<f2")
-    if not np.array_equal(halves.astype(np.float32), V):
-        raise ProtocolError(
-            "model file: each entry must be a half-precision number"
-        )
+    if not np.array_equal(round_items(V), V):
+        raise ProtocolError("model file: each entry must be rounded before")
     header = json.dumps(_describe(*V.shape), separators=(",", ":")).encode()
     header += b" " * (-len(header) % _ALIGNMENT_BYTES)
+    halves = (V.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype("<u2")
     return len(header).to_bytes(8, "little") + header + halves.tobytes(order="F")
 
 
@@ -58,8 +56,8 @@ def decode_items(data: bytes, n_items: int, factors: int) -> NDArray[np.float32]
         factors: The number of columns that the matrix must have.
 
     Raises:
-        ProtocolError: The file is malformed, the matrix has another shape, or an entry is not
-            finite.
+        ProtocolError: The file is malformed, the matrix has another shape, or an entry is too large
+            or too small (`sottovoce.core.bounds`).
     """
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > _MAX_HEADER_BYTES or len(data) < 8 + length:
@@ -74,19 +72,23 @@ def decode_items(data: bytes, n_items: int, factors: int) -> NDArray[np.float32]
     if header != expected or _to_text(header) != _to_text(expected) or len(body) != size:
         raise ProtocolError(
             f"model file: it must have exactly one tensor {TENSOR_NAME!r} of "
-            f"{factors} x {n_items} half-precision numbers in {size} bytes"
+            f"{factors} x {n_items} bfloat16 numbers in {size} bytes"
         )
-    # Every half-precision number is exact in float32, and within the bounds if it is finite.
-    halves = np.frombuffer(body, dtype="<f2").reshape(factors, n_items)
-    if not np.isfinite(halves).all():
-        raise ProtocolError("model file: each entry must be finite")
-    return np.ascontiguousarray(halves.T, np.float32)
+    # The bits of a bfloat16 are the upper ones of the same number in float32.
+    halves = np.frombuffer(body, dtype="<u2").reshape(factors, n_items)
+    V = (np.ascontiguousarray(halves.T, np.uint32) << np.uint32(16)).view(np.float32)
+    if not is_within_bounds(V):
+        raise ProtocolError(
+            "model file: the absolute value of each entry must be 0 or in "
+            f"{MIN_ITEM_ENTRY:g}..{MAX_ITEM_ENTRY:g}"
+        )
+    return V
 
 
 def _describe(n_items: int, factors: int) -> dict[str, Any]:
     """Return the header of a model file."""
     size = _BYTES_PER_ENTRY * n_items * factors
-    return {TENSOR_NAME: {"dtype": "F16", "shape": [factors, n_items], "data_offsets": [0, size]}}
+    return {TENSOR_NAME: {"dtype": "BF16", "shape": [factors, n_items], "data_offsets": [0, size]}}
 
 
 def _to_text(header: object) -> str:

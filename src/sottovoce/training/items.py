@@ -30,7 +30,7 @@ START_LENGTH = 0.15
 # good, and 0.22 is worse; on MovieLens 1M, 0.22 is a little better, and with 0.8 a budget of 10 is
 # worse than no reports.
 START_ERROR = 0.4
-# Length of a public start in a training of names, relative to the length of the column `now`
+# Length of a public start in a training of names, relative to the length of the column of shares
 # that the start gives. On the Netflix days, the column of reports was then about as long.
 START_LENGTH_WITH_SHARES = 2.0
 
@@ -56,8 +56,8 @@ def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDA
             are those of a first matrix.
     """
     if settings.asks_for_names:
-        now = NameCounts.from_items(start).compute_now()
-        return np.concatenate([now[:, None], set_start_length(start)], axis=1)
+        shares = NameCounts.from_items(start).compute_shares()
+        return np.concatenate([round_items(shares)[:, None], set_start_length(start)], axis=1)
     V = set_length(start, START_LENGTH * settings.rate * settings.memory)
     if settings.factors > V.shape[1]:
         first = make_first_items(settings, len(V))
@@ -69,8 +69,8 @@ def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDA
 
 def set_start_length(start: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale the factors of a start for a training of names, in which they stay as they are."""
-    now = NameCounts.from_items(start).compute_now()
-    length = START_LENGTH_WITH_SHARES * np.sqrt(sum_squares(now))
+    shares = NameCounts.from_items(start).compute_shares()
+    length = START_LENGTH_WITH_SHARES * np.sqrt(sum_squares(shares))
     return round_items(set_length(start, length))
 
 
@@ -268,5 +268,5 @@ def apply_update(
 def _prepare_release(
     V: NDArray[np.float32], settings: Settings, epochs_done: int
 ) -> NDArray[np.float32]:
-    """Rotate V to the next epoch's basis if `settings.rotate`, and round it to half precision."""
+    """Rotate V to the next epoch's basis if `settings.rotate`, and round it."""
     return round_items(rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V)

@@ -1,9 +1,8 @@
 """The server's memory in a training of names: recent names, and names of the long run.
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
-recent names, times `SHARE_SCALE`. It is smoothed, because counts of few reports are noisy. The
-smoothing hides nothing: anyone who follows the published models can estimate the counts of each
-epoch.
+recent names. It is smoothed, because counts of few reports are noisy. The smoothing hides nothing:
+anyone who follows the published models can estimate the counts of each epoch.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.bounds import MIN_ITEM_ENTRY, round_items
+from sottovoce.core.bounds import round_items
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.core.recommending import estimate_popularity
 
@@ -27,10 +26,6 @@ Int64 = NDArray[np.int64]
 LONG_RUN_REPORTS = 1_000.0
 # The long run begins with this number of imaginary reports, which name all items equally often.
 EQUAL_REPORTS = 100.0
-# The factor of the shares in the item matrix, because half precision has few digits below 2^-14,
-# where shares of rare items are. It is the largest power of two with which no entry of a public
-# start can exceed half precision (`training.items.set_start_length`).
-SHARE_SCALE = 2.0**14
 # Number of rows of the table of counts.
 TABLE_ROWS = 4
 
@@ -101,21 +96,12 @@ class NameCounts:
         shares = np.where(is_old, shares, 0.0) if is_old.any() else np.ones(n_items)
         return np.asarray(shares / shares.sum(), np.float32)
 
-    def compute_now(self) -> Float32:
-        """Return the column `now`: the shares times `SHARE_SCALE`, in half precision.
-
-        Only the share 0 becomes 0: any other item is known.
-        """
-        shares = self.compute_shares()
-        scaled = np.maximum(np.float32(SHARE_SCALE) * shares, np.float32(MIN_ITEM_ENTRY))
-        return round_items(np.where(shares > 0, scaled, np.float32(0)))
-
     def update_items(self, V: Float32) -> Float32:
-        """Return V with its first column replaced by `now`.
+        """Return V with the rounded shares as its first column, `now`.
 
         The other columns stay: zeros, or those of a public start, because names teach nothing else.
 
         Args:
             V: The item matrix, M x F.
         """
-        return np.concatenate([self.compute_now()[:, None], V[:, 1:]], axis=1)
+        return np.concatenate([round_items(self.compute_shares())[:, None], V[:, 1:]], axis=1)

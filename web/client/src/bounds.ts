@@ -14,9 +14,8 @@ import { ProtocolError } from "./errors.js";
 //
 // So all later values are finite in float32, whose largest number is just below 2^128. Let v be an
 // entry of V, x an entry of a user vector, F the number of factors and M the number of items. With
-// |v| < 2^16 (a finite half-precision number), |x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a
-// prediction is below 2^64, a residual below 2^75, a gradient entry below 2^116, and the value `a_r`
-// of a row below 2^85.
+// |v| <= 2^20, |x| <= 2^40, alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a
+// residual below 2^79, a gradient entry below 2^120, and the value `a_r` of a row below 2^89.
 
 export const MAX_ITEMS = 2 ** 24;
 export const MAX_FACTORS = 2 ** 8;
@@ -34,6 +33,12 @@ const MAX_PRODUCTS = 2 ** 32;
 export const MAX_ALPHA = 2 ** 10;
 export const MIN_RIDGE = 1e-12;
 export const MAX_RIDGE = 1e6;
+/**
+ * Smallest magnitude of an entry of V other than 0. With it, neither an entry nor a product of two
+ * entries is subnormal in float32.
+ */
+const MIN_ENTRY = 2 ** -60;
+const MAX_ENTRY = 2 ** 20;
 const MAX_USER_ENTRY = 2 ** 40;
 
 /** Check that a device has enough memory and time for a model of this shape. */
@@ -44,6 +49,12 @@ export function checkShape(items: number, factors: number): void {
         `${MAX_MATRIX_ENTRIES} entries and ${MAX_PRODUCTS} products of factors are possible`,
     );
   }
+}
+
+/** Check that an entry of the item matrix is 0 or of a size that devices can work with. */
+export function isWithinBounds(entry: number): boolean {
+  const size = Math.abs(entry);
+  return size === 0 || (size >= MIN_ENTRY && size <= MAX_ENTRY); // false for NaN
 }
 
 /** Return the user vector, or a vector of zeros if an entry is not finite or too large. */

@@ -6,12 +6,13 @@
  * arithmetic is in float64; `Math.fround` marks float32.
  */
 
+import { isWithinBounds } from "./bounds.js";
 import { ProtocolError } from "./errors.js";
 import { checkKeys, type Fields, parseObject } from "./json.js";
 
-// The model file contains V in half precision (IEEE 754 binary16) in the safetensors format, as one
-// tensor named `item_matrix`: eight bytes (little endian) with the length of the header, a JSON
-// header, and the numbers factor by factor. `Float16Array` is too new for many browsers.
+// The model file contains V as bfloat16 in the safetensors format, as one tensor named
+// `item_matrix`: eight bytes (little endian) with the length of the header, a JSON header, and the
+// numbers factor by factor. The bits of a bfloat16 are the upper ones of the same number in float32.
 
 const TENSOR_NAME = "item_matrix";
 const LENGTH_BYTES = 8;
@@ -23,24 +24,19 @@ export function computeMaxModelBytes(items: number, factors: number): number {
   return LENGTH_BYTES + MAX_HEADER_BYTES + ENTRY_BYTES * items * factors;
 }
 
-/** Decode the item matrix. Throws a `ProtocolError` unless it has this shape and is finite. */
+/** Decode the item matrix. Throws a `ProtocolError` unless it has this shape and all entries are within the public bounds. */
 export function decodeItems(data: Uint8Array, rows: number, columns: number): Matrix {
   const halves = checkItems(data, rows, columns);
-  const values = new Float32Array(rows * columns);
-  for (let at = 0; at < values.length; at++) {
+  const bits = new Uint32Array(rows * columns).map((_, at) => {
     const place = (at % columns) * rows + Math.floor(at / columns);
-    values[at] = parseHalf(halves.getUint16(ENTRY_BYTES * place, true));
-  }
-  return { values, rows, columns };
+    return readUpperBits(halves, ENTRY_BYTES * place);
+  });
+  return { values: new Float32Array(bits.buffer), rows, columns };
 }
 
-/** Return the number that the bits of a finite half-precision number stand for. It is exact. */
-function parseHalf(bits: number): number {
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  // A number with exponent 0 is subnormal: it has no leading 1.
-  const size = exponent ? (1024 + fraction) * 2 ** (exponent - 25) : fraction * 2 ** -24;
-  return bits >> 15 ? -size : size;
+/** Return the bits of the float32 that is equal to the bfloat16 at a place. */
+function readUpperBits(view: DataView, at: number): number {
+  return view.getUint16(at, true) << 16;
 }
 
 /** Check all numbers of a model file, and return a view of them. */
@@ -55,26 +51,25 @@ export function checkItems(data: Uint8Array, items: number, factors: number): Da
   const size = ENTRY_BYTES * items * factors;
   if (!isHeaderOf(header, items, factors) || data.length !== start + size) {
     throw new ProtocolError(
-      `model file: it must have one half-precision tensor '${TENSOR_NAME}' of ${factors} x ${items}`,
+      `model file: it must have one bfloat16 tensor '${TENSOR_NAME}' of ${factors} x ${items}`,
     );
   }
+  const number = new DataView(new ArrayBuffer(4));
   for (let at = start; at < data.length; at += ENTRY_BYTES) {
-    if ((view.getUint16(at, true) & INFINITE_EXPONENT) === INFINITE_EXPONENT) {
-      throw new ProtocolError("model file: each entry must be finite");
+    number.setUint32(0, readUpperBits(view, at));
+    if (!isWithinBounds(number.getFloat32(0))) {
+      throw new ProtocolError("model file: each entry must be 0 or of a size in 2^-60..2^20");
     }
   }
   return new DataView(data.buffer, data.byteOffset + start, size);
 }
-
-/** The bits of the exponent, which are all set for infinity and NaN. */
-const INFINITE_EXPONENT = 0x7c00;
 
 function isHeaderOf(header: Fields, items: number, factors: number): boolean {
   checkKeys({ ...header, __metadata__: null }, [TENSOR_NAME, "__metadata__"], "model file");
   const tensor = header[TENSOR_NAME];
   checkKeys(tensor, ["dtype", "shape", "data_offsets"], "model file");
   return (
-    tensor.dtype === "F16" &&
+    tensor.dtype === "BF16" &&
     isPair(tensor.shape, factors, items) &&
     isPair(tensor.data_offsets, 0, ENTRY_BYTES * items * factors)
   );

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sottovoce.core.bounds import MAX_USER_ENTRY
+from sottovoce.core.bounds import MAX_USER_ENTRY, MIN_ITEM_ENTRY
 from sottovoce.simulation.cuda.card import Buffer, CudaCard
 from sottovoce.simulation.population import DROPPED_OF_65536, ITEMS_PER_DRAW
 from sottovoce.simulation.random_words import (
@@ -146,7 +146,7 @@ def render_source(factors: int, mechanism_source: str) -> str:
     }
     words |= {f"MULTIPLIER{n}": value for n, value in enumerate(PHILOX_MULTIPLIERS)}
     words |= {f"WEYL{n}": value for n, value in enumerate(PHILOX_KEY_STEPS)}
-    floats = {"MAX_USER_ENTRY": MAX_USER_ENTRY}
+    floats = {"MAX_USER_ENTRY": MAX_USER_ENTRY, "MIN_ITEM_ENTRY": MIN_ITEM_ENTRY}
     folder = files(__package__) / "source"
     return "\n".join(
         [

@@ -49,12 +49,13 @@ extern "C" __global__ void copy_sums(const Setup *s) {
         s->wide[e] = s->sums[e];
 }
 
-// Rounds to half precision, ties to even: `round_items` of sottovoce.core.bounds. Numbers have 11
-// significant bits, and none below 2^-24. The unit is a power of two, so only rintf rounds.
-__device__ float round_to_half(float value) {
+// Rounds to bfloat16, which has 8 significant bits, ties to even; small numbers become 0:
+// `round_items` of sottovoce.core.bounds. The unit is a power of two, so only rintf rounds.
+__device__ float round_entry(float value) {
+    if (fabsf(value) < MIN_ITEM_ENTRY) return 0.0f;
     int exponent;
     frexpf(value, &exponent);
-    float unit = ldexpf(1.0f, (exponent > -13 ? exponent : -13) - 11);
+    float unit = ldexpf(1.0f, exponent - 8);
     return rintf(value / unit) * unit;
 }
 
@@ -80,7 +81,7 @@ extern "C" __global__ void compute_next_items(const Setup *s) {
                     turned = turned + (double)row[g] * s->basis[g * FACTORS + f];
                 value = (float)turned;
             }
-            s->next_V[i * FACTORS + f] = round_to_half(value);
+            s->next_V[i * FACTORS + f] = round_entry(value);
         }
     }
 }
