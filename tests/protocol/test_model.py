@@ -43,7 +43,7 @@ def test_matrix_round_trip_is_exact(matrix: np.ndarray) -> None:
 
 @given(matrices)
 def test_safetensors_reads_ours_and_we_read_theirs(matrix: np.ndarray) -> None:
-    ((name, theirs),) = deserialize(encode_items(matrix))
+    ((name, theirs),) = deserialize(encode_items(matrix))  # type: ignore[no-untyped-call]
     assert (name, theirs["dtype"]) == ("item_matrix", "BF16")
     assert theirs["shape"] == [*matrix.T.shape]
     # A bfloat16 is the upper half of a float32.

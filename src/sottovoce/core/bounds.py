@@ -70,7 +70,7 @@ def is_within_bounds(V: NDArray[np.float32]) -> bool:
     return bool(((size == 0) | ((size >= MIN_ITEM_ENTRY) & (size <= MAX_ITEM_ENTRY))).all())
 
 
-def round_items(V: NDArray[np.float32]) -> NDArray[np.float32]:
+def round_items(V: NDArray[np.floating]) -> NDArray[np.float32]:
     """Round V to bfloat16, ties to even, as a server does before it publishes V.
 
     Entries below `MIN_ITEM_ENTRY` become 0. A bfloat16 is the upper half of a float32.
