@@ -306,7 +306,7 @@ def test_both_read_and_refuse_the_same_catalogues(browser: Browser, raw: bytes) 
 
 
 MODEL = encode_items(
-    np.array([[0.5, -0.25], [0.1, MAX_ITEM_ENTRY], [-0.0, MIN_ITEM_ENTRY]], np.float32)
+    np.array([[0.5, -0.25], [0.125, MAX_ITEM_ENTRY], [-0.0, MIN_ITEM_ENTRY]], np.float32)
 )
 
 
