@@ -42,8 +42,8 @@ def apply_patch(data: bytes, base: int) -> None:
     """Require that a patch makes its file from this base."""
     stored = bytes.fromhex(PROTOCOL["patch"]["bases"][base])
     wanted = bytes.fromhex(PROTOCOL["patch"]["file"])
-    made = patch(data, {sha256(stored).hexdigest(): stored}, len(wanted))
-    need(made == wanted, "another file")
+    result = patch(data, {sha256(stored).hexdigest(): stored}, len(wanted))
+    need(result == wanted, "another file")
 
 
 def test_patch_makes_its_file_from_each_base() -> None:

@@ -141,13 +141,13 @@ def _find_pieces(base: bytes, target: bytes, max_literals: int) -> list[Slice | 
         # What follows a changed piece of the same length is where it was.
         place = at - shift
         if place < 0 or base[place : place + _BLOCK_BYTES] != block:
-            found = places.get(block)
-            if found is None:
+            block_place = places.get(block)
+            if block_place is None:
                 at += 1
                 if n_literals + at - begin > max_literals:
                     return None
                 continue
-            place = found
+            place = block_place
         before = _count_equal(old[:place][::-1], new[begin:at][::-1])
         length = before + _count_equal(old[place:], new[at:])
         place, at = place - before, at - before

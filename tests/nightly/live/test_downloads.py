@@ -183,7 +183,7 @@ NAMES = Settings.preset("named", reports=5, epochs=5, half_life=1.0)
 def test_downloads_of_ten_thousand_articles_are_small(
     tmp_path: Path, name: str, training: Settings, *, has_start: bool
 ) -> None:
-    """The figures in docs/operators.md: this test prints them (`pytest -s`)."""
+    """Print the figures in docs/operators.md (`pytest -s`)."""
     shop = Shop(tmp_path, training, make_large_start() if has_start else None)
     first = shop.look()
     shop.server.run_epoch()

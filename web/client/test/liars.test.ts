@@ -535,7 +535,7 @@ const AFTER = encodeModel(itemMatrix(3), ITEMS, FACTORS);
 const LOOK = ["shelf", "taken"];
 
 test("a model is made from the one before, and only by a client that has that", async (t) => {
-  // All from the literals, but for the first bytes.
+  // All from the literals, except the first bytes.
   const patch = await encodePatch(BEFORE, [0, 8, BEFORE.length + 8, AFTER.length - 8], AFTER);
   assert.deepEqual(await callsWithPatch(t, patch), ["manifest", "patches", ...LOOK]);
   const other = await encodePatch(encodeUtf8("of nobody"), [0, 1], AFTER);

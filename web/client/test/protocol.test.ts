@@ -165,8 +165,8 @@ const wantedFile = fromHex(protocol.patch.file);
 /** Make the file of a patch from one of its bases; null if it gives another one. */
 async function applyPatch(patch: Uint8Array, base: Uint8Array): Promise<Uint8Array | null> {
   const part = choosePart(patch, ["none", toHex(await hashSha256(base))]);
-  const made = part && applyPart(part, base, wantedFile.length);
-  return made && isEqual(made, wantedFile) ? made : null;
+  const result = part && applyPart(part, base, wantedFile.length);
+  return result && isEqual(result, wantedFile) ? result : null;
 }
 
 test("a patch makes its file from each base, and a malformed one never does", async () => {
