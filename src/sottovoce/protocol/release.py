@@ -149,7 +149,7 @@ def fetch_release(
         source: Where to fetch files that are not stored.
         lookup: Finds stored files.
         use_patches: Whether to make new files from stored ones where the manifest names a patch.
-            Only for a reader that has files of an earlier release: others would fetch it for nothing.
+            Only for a reader with files of an earlier release: others would fetch it for nothing.
     """
     manifest = signed.manifest
     fetcher = _FileFetcher(source, lookup, use_patches)
