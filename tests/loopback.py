@@ -80,6 +80,8 @@ def serve(proxy: FakeProxy) -> Answer:
             reply(200, proxy.model(bytes.fromhex(handler.path[-64:]), 0))(handler, body)
         elif handler.path.startswith("/v2/catalogues/"):
             reply(200, proxy.catalogue(bytes.fromhex(handler.path[-64:])))(handler, body)
+        elif handler.path.startswith("/v2/patches/"):
+            reply(200, proxy.patch(bytes.fromhex(handler.path[-64:])))(handler, body)
         elif handler.command == "GET":
             proxy.check_taken(bytes.fromhex(handler.path[-64:]))
             reply(204)(handler, body)

@@ -9,7 +9,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.client import Client, TermsError
 from sottovoce.client.reporting import find_reported_rows
 from sottovoce.errors import ProtocolError, StoreError, UntrustedError
-from sottovoce.protocol import Catalogue, Item, KeyStatement, Release, Shelf, SignedShelf
+from sottovoce.protocol import (
+    Catalogue,
+    Item,
+    KeyStatement,
+    Release,
+    Shelf,
+    SignedShelf,
+    make_patch,
+)
 from tests.client.world import DAY, FakeProxy, World, item
 
 NEW = Item("new", "New", {"genre": ("x" * 100,)})
@@ -46,6 +54,52 @@ def test_new_shelf_removes_and_adds_items_at_the_next_sync(
     assert NEW.id in ids
     assert client.list_catalogue() == shelf.items
     assert proxy.received == [], "a look reports nothing"
+
+
+def lay_out_patch(proxy: FakeProxy, shelf: Catalogue, patch: bytes) -> None:
+    """Put a catalogue on the shelf that names this patch, and forget the calls so far."""
+    world = proxy.world
+    signed = Shelf(LATER, world.add(shelf.raw), world.add(patch))
+    proxy.shelved = SignedShelf.make(signed, world.signing_key).encode()
+    proxy.calls.clear()
+
+
+def test_catalogue_is_made_from_the_one_before(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    look(client, proxy)
+    shelf = lay_out(proxy, LATER, NEW)
+    patch = make_patch(shelf.raw, [world.catalogue.raw])
+    assert patch is not None
+    lay_out_patch(proxy, shelf, patch)
+    assert NEW.id in look(client, proxy)
+    assert proxy.calls == ["manifest", "shelf", "patch"]
+
+
+@pytest.mark.parametrize("lie", ["another base", "another file", "malformed"])
+def test_catalogue_is_fetched_whole_where_no_patch_gives_it(
+    client: Client, proxy: FakeProxy, world: World, lie: str
+) -> None:
+    look(client, proxy)
+    shelf, before = lay_out(proxy, LATER, NEW), world.catalogue.raw
+    patch = make_patch(shelf.raw, [before + b" "] if lie == "another base" else [before])
+    if lie == "another file":
+        patch = make_patch(shelf.raw + b" ", [before])
+    lay_out_patch(proxy, shelf, b"SVP2" if lie == "malformed" else patch or b"")
+    assert NEW.id in look(client, proxy)
+    assert proxy.calls == ["manifest", "shelf", "patch", "catalogue"]
+
+
+def test_client_that_has_forgotten_asks_like_a_new_one(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    """Ask for no patch: it would show that this device had a file before."""
+    look(client, proxy)
+    shelf = lay_out(proxy, LATER, NEW)
+    lay_out_patch(proxy, shelf, make_patch(shelf.raw, [world.catalogue.raw]) or b"")
+    client.forget()
+    look(client, proxy)
+    assert proxy.calls == ["manifest", "shelf", "model", "catalogue", "catalogue"]
 
 
 def test_sync_may_begin_while_a_look_at_the_shelf_waits(client: Client, proxy: FakeProxy) -> None:

@@ -25,12 +25,14 @@ from tests.protocol.examples import START
 from tests.sampling import choose
 
 FACTORS = 2
-sizes = st.sampled_from([0.0, bounds.MIN_ITEM_ENTRY, 1e-9, 0.3, 1e3, bounds.MAX_ITEM_ENTRY])
+sizes = st.sampled_from([0.0, bounds.MIN_ITEM_ENTRY, 2.0**-30, 0.25, 1e3, bounds.MAX_ITEM_ENTRY])
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
 
 models = st.one_of(
     st.lists(st.tuples(entries, entries), min_size=1, max_size=7),
-    st.floats(bounds.MIN_ITEM_ENTRY, bounds.MAX_ITEM_ENTRY, width=32).map(lambda v: [(v, v)]),
+    st.floats(bounds.MIN_ITEM_ENTRY, bounds.MAX_ITEM_ENTRY, width=32).map(
+        lambda v: [(float(bounds.round_items(np.array([v], np.float32))[0]),) * 2]
+    ),
 )
 """Rows, repeated to fill the catalogue: singular ones, lopsided ones, zeros."""
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from sottovoce.client import Client, ProxyApi, SyncResult
+from sottovoce.core.bounds import round_items
 from sottovoce.errors import ClosedError, SpentError
 from sottovoce.privacy import Charge
 from sottovoce.protocol import (
@@ -89,7 +90,7 @@ class World:
     def items(self, epoch: int) -> NDArray[np.float32]:
         V = np.random.default_rng(epoch).standard_normal((ITEMS, FACTORS)) * 0.1
         V[:, 0] += 0.2
-        return V.astype(np.float32)
+        return round_items(V)
 
     def add(self, content: bytes) -> bytes:
         """Serve a file; return its hash."""
@@ -194,6 +195,9 @@ class FakeProxy:
 
     def catalogue(self, sha256: bytes) -> bytes:
         return self._do("catalogue", lambda: self.world.files[sha256])
+
+    def patch(self, sha256: bytes) -> bytes:
+        return self._do("patch", lambda: self.world.files[sha256])
 
     def token(self, request: bytes) -> bytes:
         asked = TokenRequest.decode(request)

@@ -73,10 +73,13 @@ class ServerOverNetwork:
         return self._ask(lambda: self._server.server.get_signed_shelf().encode())
 
     def model(self, sha256: bytes, max_bytes: int) -> bytes:
-        return self._ask(lambda: _check_exists(self._server.server.get_model(sha256)))
+        return self._ask(lambda: _check_exists(self._server.server.get_file(sha256, "model")))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        return self._ask(lambda: _check_exists(self._server.server.get_catalogue(sha256)))
+        return self._ask(lambda: _check_exists(self._server.server.get_file(sha256, "catalogue")))
+
+    def patch(self, sha256: bytes) -> bytes:
+        return self._ask(lambda: _check_exists(self._server.server.get_file(sha256, "patch")))
 
     def contact(self, contact: Contact) -> Reply:
         return self._ask(lambda: self._server.server.handle_contact(self._name, contact))
@@ -130,6 +133,9 @@ class ProxyOverNetwork:
 
     def catalogue(self, sha256: bytes) -> bytes:
         return self._ask(lambda: _check_exists(self._part.proxy.mirror.read_catalogue(sha256)))
+
+    def patch(self, sha256: bytes) -> bytes:
+        return self._ask(lambda: _check_exists(self._part.proxy.mirror.read_patch(sha256)))
 
     def token(self, request: bytes) -> bytes:
         accounts = self._part.proxy.accounts

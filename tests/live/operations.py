@@ -436,6 +436,7 @@ class _WatchedProxy:
         self._run, self._client, self._api = run, client, api
         self.manifest, self.model, self.catalogue = api.manifest, api.model, api.catalogue
         self.shelf, self.check_taken, self.token = api.shelf, api.check_taken, api.token
+        self.patch = api.patch
 
     def send(self, batch: bytes) -> None:
         self._run.check_sent(self._client, batch)

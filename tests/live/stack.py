@@ -185,7 +185,7 @@ class Stack:
     def load_model(self) -> NDArray[np.float32]:
         """Return the published V."""
         manifest = self.world.get_signed().manifest
-        content = self.world.server.get_model(manifest.model)
+        content = self.world.server.get_file(manifest.model, "model")
         assert content is not None
         return decode_items(content, ITEMS, manifest.terms.factors)
 

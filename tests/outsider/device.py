@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
@@ -110,9 +111,11 @@ class Device:
         names = set() if state.accepted is None else wire.worse(manifest.terms, state.accepted)
         need(not names, "terms are worse: " + ", ".join(sorted(names)))
         fields, factors = manifest.fields, manifest.terms["factors"]
-        cap = 8 + wire.HEADER_CAP + 4 * fields["items"] * factors
-        model_bytes = self._file("models", fields["model"], cap)
-        catalogue_bytes = self._file("catalogues", fields["catalogue"], wire.CATALOGUE_CAP)
+        cap = 8 + wire.HEADER_CAP + 2 * fields["items"] * factors
+        model_bytes = self._file("models", fields["model"], cap, fields["model_patch"])
+        catalogue_bytes = self._file(
+            "catalogues", fields["catalogue"], wire.CATALOGUE_CAP, fields["catalogue_patch"]
+        )
         model = wire.parse_model(model_bytes, fields["items"], factors)
         rows = wire.parse_catalogue(catalogue_bytes)
         need(len(rows) == fields["items"], "the catalogue has another number of items")
@@ -142,13 +145,21 @@ class Device:
             last_shelf is None or shelf.published > last_shelf.published or shelf == last_shelf
         )
         need(is_other, "two shelves of one second")
-        listed = self._file("catalogues", shelf.catalogue, wire.CATALOGUE_CAP)
+        listed = self._file("catalogues", shelf.catalogue, wire.CATALOGUE_CAP, shelf.patch)
         items = len(wire.parse_catalogue(listed))
         need(items <= manifest.terms["max_items"], "the shelf is larger than the terms allow")
         return shelf, listed
 
-    def _file(self, kind: str, name: str, cap: int) -> bytes:
-        data = self.state.files.get(name) or self._get(f"/v2/{kind}/{name}", cap)
+    def _file(self, kind: str, name: str, cap: int, patch: str | None) -> bytes:
+        stored = self.state.files
+        data = stored.get(name) or b""
+        if not data and stored and patch is not None:
+            raw = self._get(f"/v2/patches/{patch}", wire.PATCH_CAP)
+            need(sha256(raw).hexdigest() == patch, "patches: another hash")
+            with suppress(Refused):
+                data = wire.patch(raw, stored, cap)
+        if sha256(data).hexdigest() != name:
+            data = self._get(f"/v2/{kind}/{name}", cap)
         need(sha256(data).hexdigest() == name, f"{kind}: another hash")
         return data
 

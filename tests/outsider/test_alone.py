@@ -8,8 +8,8 @@ FOLDER = Path(__file__).parent
 OWN = "tests.outsider"
 KNOWN = {"cryptography", "httpx", "numpy", "pytest"}
 STANDARD = {
-    "__future__", "collections", "dataclasses", "datetime", "decimal", "email", "fractions",
-    "hashlib", "json", "math", "os", "pathlib", "re", "typing",
+    "__future__", "collections", "contextlib", "dataclasses", "datetime", "decimal", "email",
+    "fractions", "hashlib", "json", "math", "os", "pathlib", "re", "struct", "typing",
 }  # fmt: skip
 SHARED = ("core", "errors")
 """What `mechanisms.py` has from the package: the vectors test mechanisms."""

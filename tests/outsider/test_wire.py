@@ -7,7 +7,7 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tests.outsider.strict import Refused
+from tests.outsider.strict import Refused, need
 from tests.outsider.vectors import KEY, MANIFEST, PROTOCOL, SIGNED, cases
 from tests.outsider.wire import (
     HPKE,
@@ -17,6 +17,7 @@ from tests.outsider.wire import (
     parse_catalogue,
     parse_manifest,
     parse_model,
+    patch,
     recipient,
     seal,
 )
@@ -33,7 +34,27 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "signed_manifest": lambda data: open_manifest(data, KEY),
     "signed_shelf": lambda data: open_shelf(data, KEY),
     "public_key": lambda data: recipient(data.hex()),
+    "patch": lambda data: apply_patch(data, 0),
 }
+
+
+def apply_patch(data: bytes, base: int) -> None:
+    """Require that a patch makes its file from this base."""
+    stored = bytes.fromhex(PROTOCOL["patch"]["bases"][base])
+    wanted = bytes.fromhex(PROTOCOL["patch"]["file"])
+    result = patch(data, {sha256(stored).hexdigest(): stored}, len(wanted))
+    need(result == wanted, "another file")
+
+
+def test_patch_makes_its_file_from_each_base() -> None:
+    for base in range(2):
+        apply_patch(bytes.fromhex(PROTOCOL["patch"]["bytes"]), base)
+
+
+def test_smallest_and_largest_numbers_are_exact() -> None:
+    ends = PROTOCOL["model_ends"]
+    values = parse_model(bytes.fromhex(ends["bytes"]), ITEMS, FACTORS).ravel().tolist()
+    assert [value.hex() for value in values] == ends["values"]
 
 
 def make_cases(verdict: str, *kinds: str) -> list[object]:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 CATALOGUE_CAP = 64 * 2**20
 HEADER_CAP = 4096
 MANIFEST_CAP = 16384
+PATCH_CAP = 2**22
 SHELF_CAP = 1024
 SIGNED_CAP = 5 + 96 * 32 + 64
 
@@ -77,16 +79,20 @@ class Shelf(NamedTuple):
     hash: str
     published: int
     catalogue: str
+    patch: str | None
 
 
 def open_shelf(signed: bytes, trusted: bytes) -> Shelf:
     """Return the shelf, which names the catalogue of the lists."""
     body, _ = open_signed(signed, trusted, b"SVS2", b"shelf", SHELF_CAP)
-    fields = keyed(strict_json(body, SHELF_CAP), {"version", "published", "catalogue"})
+    fields = keyed(strict_json(body, SHELF_CAP), {"version", "published", "catalogue", "patch"})
     ranged(fields["version"], int, 2, 2)
     ranged(fields["published"], int, 0, LAST)
     hexadecimal(fields["catalogue"], 64)
-    return Shelf(sha256(body).hexdigest(), fields["published"], fields["catalogue"])
+    if fields["patch"] is not None:
+        hexadecimal(fields["patch"], 64)
+    name = sha256(body).hexdigest()
+    return Shelf(name, fields["published"], fields["catalogue"], fields["patch"])
 
 
 def open_signed(
@@ -115,11 +121,12 @@ def _verify(key: bytes, signature: bytes, data: bytes) -> None:
 
 DATE = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 KEYS = ("public_key", "token_key", "next_token_key")
+PATCHES = ("model_patch", "catalogue_patch")
 FLAGS = ("accounts", "trial")
 
 
 def parse_manifest(data: bytes, key: bytes) -> Manifest:
-    names = {*MANIFEST, "suite", "terms", "model", "catalogue", "start", *KEYS}
+    names = {*MANIFEST, "suite", "terms", "model", "catalogue", "start", *KEYS, *PATCHES}
     fields = keyed(strict_json(data, MANIFEST_CAP), names)
     for name, limits in MANIFEST.items():
         ranged(fields[name], *limits)
@@ -134,9 +141,9 @@ def parse_manifest(data: bytes, key: bytes) -> Manifest:
             text(start["last_date"], 10)
             need(re.fullmatch(DATE, start["last_date"]), "YYYY-MM-DD is wanted")
     public, token, following = (fields[name] for name in KEYS)
-    for key_or_none in (public, token, following):
-        if key_or_none is not None:
-            hexadecimal(key_or_none, 64)
+    for name in (*KEYS, *PATCHES):
+        if fields[name] is not None:
+            hexadecimal(fields[name], 64)
     need(fields["suite"] == SUITE, "an unknown suite")
     need(fields["opens"] < fields["closes"], "closes before it opens")
     check_terms(fields["terms"], fields["items"])
@@ -187,16 +194,38 @@ def parse_model(data: bytes, items: int, factors: int) -> NDArray[np.float32]:
     need(len(data) >= 8 and size <= HEADER_CAP, "the header of the model is too long")
     header = strict_json(data[8 : 8 + size], HEADER_CAP)
     header.pop("__metadata__", None)
-    n_bytes = 4 * items * factors
-    tensor = {"dtype": "F32", "shape": [items, factors], "data_offsets": [0, n_bytes]}
+    n_bytes = 2 * items * factors
+    tensor = {"dtype": "BF16", "shape": [factors, items], "data_offsets": [0, n_bytes]}
     # As text: 5.0 and true are not whole numbers, though Python finds them equal to 5 and 1.
     need(_canonical(header) == _canonical({"item_matrix": tensor}), "another tensor")
     need(len(data) == 8 + size + n_bytes, "the model has a wrong size")
-    matrix = np.frombuffer(data, "<f4", offset=8 + size).reshape(items, factors)
+    halves = [bytes(2) + half for (half,) in struct.iter_unpack("2s", data[8 + size :])]
+    matrix = np.frombuffer(b"".join(halves), "<f4").reshape(factors, items).T.copy()
     sizes = np.abs(matrix)
     is_usable = (sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**20))
     need(np.all(is_usable), "an entry of the model is out of range")
-    return matrix.astype(np.float32)
+    return matrix
+
+
+def patch(data: bytes, stored: Mapping[str, bytes], cap: int) -> bytes:
+    """Make the new file from the first stored base."""
+    need(data[:4] == b"SVP2" and len(data) <= PATCH_CAP, "another magic")
+    try:
+        (n_bases,) = struct.unpack_from("<I", data, 4)
+        at, bases = 8, {}
+        for _ in range(n_bases):
+            name, n_slices = data[at : at + 32].hex(), struct.unpack_from("<I", data, at + 32)[0]
+            bases[name] = struct.unpack_from(f"<{2 * n_slices}I", data, at + 36)
+            at += 36 + 8 * n_slices
+    except struct.error as error:
+        raise Refused("a patch that is cut short") from error
+    base = next((name for name in bases if name in stored), None)
+    need(base is not None, "no base")
+    numbers, source = bases[str(base)], stored[str(base)] + data[at:]
+    slices = list(zip(numbers[::2], numbers[1::2], strict=True))
+    need(sum(length for _, length in slices) <= cap, "too long")
+    need(all(start + length <= len(source) for start, length in slices), "beyond the end")
+    return b"".join(source[start : start + length] for start, length in slices)
 
 
 def _canonical(value: dict[str, Any]) -> str:

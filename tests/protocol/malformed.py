@@ -15,6 +15,8 @@ from sottovoce.protocol.tokens import TokenRequest
 from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
 
 Labelled = dict[str, bytes]
+# Bytes of a patch before the number of slices of its first base.
+PATCH_HEADER_BYTES = 40
 
 
 def of_json(raw: bytes) -> Labelled:
@@ -58,6 +60,10 @@ MANIFEST_VALUES: dict[str, dict[str, Any]] = {
     "model in capitals": {"model": "AB" * 32},
     "model too short": {"model": "ab" * 31},
     "catalogue null": {"catalogue": None},
+    "model patch in capitals": {"model_patch": "AB" * 32},
+    "missing model patch": {"model_patch": ...},
+    "catalogue patch too short": {"catalogue_patch": "ab" * 31},
+    "missing catalogue patch": {"catalogue_patch": ...},
     "public key too long": {"public_key": "ab" * 33},
     "public key false": {"public_key": False},
     "a token key without accounts": {"token_key": "ab" * 32},
@@ -209,6 +215,9 @@ def shelves(raw: bytes) -> Labelled:
         "a short hash": {"catalogue": "00"},
         "no hash": {"catalogue": None},
         "no catalogue": {"catalogue": ...},
+        "a short hash of a patch": {"patch": "00"},
+        "a patch that is false": {"patch": False},
+        "no patch": {"patch": ...},
         "a key more": {"more": 1},
     }
     created = {label: changed(raw, **change) for label, change in values.items()}
@@ -358,17 +367,52 @@ def models(data: bytes) -> Labelled:
         "another name": with_header({"items": tensor}),
         "two tensors": with_header({**header, "user_matrix": tensor}),
         "repeated tensor": with_header(json.dumps(header).encode()[:-1] + b',"item_matrix":1}'),
+        "float32": with_tensor(dtype="F32"),
         "float16": with_tensor(dtype="F16"),
         "transposed": with_tensor(shape=tensor["shape"][::-1]),
         "flat": with_tensor(shape=[tensor["shape"][0] * tensor["shape"][1]]),
-        "other offsets": with_tensor(data_offsets=[4, 44]),
+        "other offsets": with_tensor(data_offsets=[2, 22]),
         "unknown key": with_tensor(more=1),
-        "NaN": data[:-4] + bytes.fromhex("0000c07f"),
-        "infinity": data[:-4] + bytes.fromhex("0000807f"),
-        "minus infinity": data[:-4] + bytes.fromhex("000080ff"),
-        "just above 2^20": data[:-4] + bytes.fromhex("01008049"),
-        "just below 2^-60": data[:-4] + bytes.fromhex("ffff7f21"),
-        "subnormal": data[:-4] + bytes.fromhex("01000000"),
+        "NaN": data[:-2] + bytes.fromhex("c07f"),
+        "a signalling NaN": data[:-2] + bytes.fromhex("81ff"),
+        "infinity": data[:-2] + bytes.fromhex("807f"),
+        "minus infinity": data[:-2] + bytes.fromhex("80ff"),
+        "just above 2^20": data[:-2] + bytes.fromhex("8149"),
+        "just below 2^-60": data[:-2] + bytes.fromhex("7f21"),
+        "subnormal": data[:-2] + bytes.fromhex("0100"),
+    }
+
+
+def patches(data: bytes, base: bytes) -> Labelled:
+    """Return variants of a patch that do not give its file, if `base` is its first base."""
+    first = PATCH_HEADER_BYTES
+    literals = first + 4 + 8 * int.from_bytes(data[first : first + 4], "little")
+
+    def with_number(at: int, number: int) -> bytes:
+        return data[:at] + number.to_bytes(4, "little") + data[at + 4 :]
+
+    def with_slices(*slices: tuple[int, int]) -> bytes:
+        numbers = b"".join(n.to_bytes(4, "little") for pair in slices for n in pair)
+        head = data[:4] + (1).to_bytes(4, "little") + data[8:first]
+        return head + len(slices).to_bytes(4, "little") + numbers
+
+    return {
+        "empty": b"",
+        "magic alone": data[:4],
+        "another magic": b"SVP1" + data[4:],
+        "no base": data[:4] + bytes(4) + data[8:],
+        "more bases than there are": with_number(4, 2**32 - 1),
+        "another base": data[:8] + bytes(32) + data[40:],
+        "more slices than there are": with_number(first, 2**32 - 1),
+        "cut in the first base": data[: first - 1],
+        "cut in the slices": data[: first + 11],
+        "without its literals": data[:literals],
+        "a slice that begins beyond the end": with_slices((2**32 - 1, 1)),
+        "a slice that ends beyond the end": with_slices((0, len(base) + 1)),
+        "an offset and a length that exceed 32 bits together": with_slices((2**32 - 1, 2**32 - 1)),
+        "slices of more than a file may have": with_slices(*[(0, len(base))] * 200),
+        "slices that make another file": with_slices((0, len(base))),
+        "no slice": with_slices(),
     }
 
 

@@ -8,23 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors.numpy import load, save
+from safetensors import deserialize
+from safetensors.numpy import save
 
-from sottovoce.core.bounds import MAX_ITEM_ENTRY, MIN_ITEM_ENTRY
+from sottovoce.core.bounds import MAX_ITEM_ENTRY, MIN_ITEM_ENTRY, is_within_bounds, round_items
 from sottovoce.protocol import decode_items, encode_items, model_size
 from sottovoce.protocol.panel import MAX_ROW, Panel, Panellist
 from tests.protocol.examples import damaged, refuses
 
-V = np.array([[0.5, -1.25], [3.0, 1e-18], [0.0, -0.0]], np.float32)
+V = np.array([[0.5, -1.25], [3.0, 2.0**-60], [0.0, -0.0]], np.float32)
 MODEL_FILE = encode_items(V)
 
 matrices = hnp.arrays(
     np.float32,
     hnp.array_shapes(min_dims=2, max_dims=2, max_side=9),
-    elements=st.just(0.0)
-    | st.floats(MIN_ITEM_ENTRY, MAX_ITEM_ENTRY, width=32)
-    | st.floats(-MAX_ITEM_ENTRY, -MIN_ITEM_ENTRY, width=32),
-)
+    elements=st.floats(-MAX_ITEM_ENTRY, MAX_ITEM_ENTRY, width=32),
+).map(round_items)
 
 
 def decode(data: bytes) -> np.ndarray:
@@ -38,17 +37,44 @@ def test_matrix_round_trip_is_exact(matrix: np.ndarray) -> None:
     read = decode_items(data, *matrix.shape)
     assert read.dtype == np.float32
     assert read.tobytes() == matrix.tobytes()
+    assert is_within_bounds(read)
     assert read.flags.writeable  # a copy of its own, not a view into the file
 
 
 @given(matrices)
 def test_safetensors_reads_ours_and_we_read_theirs(matrix: np.ndarray) -> None:
-    theirs = load(encode_items(matrix))
-    assert [*theirs] == ["item_matrix"]
-    assert theirs["item_matrix"].tobytes() == matrix.tobytes()
+    ((name, theirs),) = deserialize(encode_items(matrix))  # type: ignore[no-untyped-call]
+    assert (name, theirs["dtype"]) == ("item_matrix", "BF16")
+    assert theirs["shape"] == [*matrix.T.shape]
+    # A bfloat16 is the upper half of a float32.
+    halves = np.frombuffer(theirs["data"], "<u2").reshape(theirs["shape"])
+    read = (halves.T.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    assert read.tobytes() == matrix.tobytes()
     for metadata in (None, {"made": "elsewhere"}):
-        data = save({"item_matrix": matrix}, metadata)
+        # numpy has no bfloat16.
+        data = save({name: halves}, metadata)
+        body = 8 + int.from_bytes(data[:8], "little")
+        header = data[8:body].replace(b'"U16"', b'"BF16"')
+        data = len(header).to_bytes(8, "little") + header + data[body:]
         assert decode_items(data, *matrix.shape).tobytes() == matrix.tobytes()
+
+
+@given(st.floats(-MAX_ITEM_ENTRY, MAX_ITEM_ENTRY, width=32))
+def test_only_rounded_entries_are_published(entry: float) -> None:
+    exact = np.array([[entry]], np.float32)
+    rounded = round_items(exact)
+    is_small = abs(entry) < MIN_ITEM_ENTRY
+    # Half a unit of eight bits.
+    assert abs(rounded - exact) <= (abs(entry) if is_small else abs(entry) * 2**-8)
+    assert is_within_bounds(rounded)
+    assert decode_items(encode_items(rounded), 1, 1) == rounded
+    assert refuses(lambda _: encode_items(exact), b"") == (rounded != exact)
+
+
+def test_ties_are_rounded_to_even() -> None:
+    one, unit = 1.0, 2.0**-7
+    ties = np.array([one + unit / 2, one + 3 * unit / 2, -one - unit / 2], np.float32)
+    assert round_items(ties).tolist() == [one, one + 2 * unit, -one]
 
 
 @given(st.binary(max_size=200) | damaged(MODEL_FILE))

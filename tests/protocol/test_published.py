@@ -98,9 +98,8 @@ def scene(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
 
 
 def make_model(value: float) -> bytes:
-    V = TEST_WORLD.items(3)
-    V[4, 1] = value
-    return encode_items(V)
+    """Return a model whose last entry is this number, which no server encodes."""
+    return encode_items(TEST_WORLD.items(3))[:-2] + np.float32(value).tobytes()[2:]
 
 
 def make_catalogue(n: int) -> bytes:
@@ -155,6 +154,19 @@ def test_damaged_manifest_is_refused(scene: Scene, data: st.DataObject) -> None:
     assume(bad != scene.source.data)
     with scene.refused(ProtocolError, "signed manifest"):
         scene.source.data = bad
+
+
+@pytest.mark.parametrize("make", [client, proxy])
+def test_damaged_patch_is_refused(
+    make: Callable[[World, FakeProxy, Path], Party], tmp_path: Path
+) -> None:
+    """Check that a proxy cannot choose what a patch says: its hash is signed."""
+    scene = Scene(make, tmp_path / "own")
+    signed = scene.world.signed(3, model_patch=scene.world.add(b"patch"))
+    with scene.refused(UntrustedError, "patch"):
+        scene.source.publish(signed)
+        scene.world.files[signed.manifest.patches[0]] = b"another"
+    scene.party.close()
 
 
 @pytest.mark.parametrize("kind", ["model", "catalogue"])

@@ -19,10 +19,13 @@ import numpy as np
 import pytest
 
 from sottovoce.core import Histories, solve_user_vectors, sum_signs
+from sottovoce.core.bounds import round_items
+from sottovoce.errors import ProtocolError
 from sottovoce.protocol import (
     Batch,
     Catalogue,
     Chunk,
+    Item,
     KeyStatement,
     Manifest,
     Shelf,
@@ -32,9 +35,11 @@ from sottovoce.protocol import (
     decode_items,
     derive_public_key,
     encode_items,
+    make_patch,
     open_reports,
     seal_reports,
 )
+from sottovoce.protocol.patch import Patch
 from sottovoce.protocol.sealing import HPKE_INFO_PREFIX
 from sottovoce.protocol.tokens import (
     TOKEN_INPUT_PREFIX,
@@ -59,9 +64,7 @@ from tests.protocol.examples import (
 
 VECTOR_FILE = Path(__file__).parents[1] / "vectors" / "protocol.json"
 
-V = np.array(
-    [[0.5, -0.25], [0.125, 0.75], [-0.5, 0.0625], [0.1, 0.2], [0.0, -1.0]], dtype=np.float32
-)
+V = round_items(np.array([[0.5, -0.25], [0.125, 0.75], [-0.5, 0.0625], [0.1, 0.2], [0.0, -1.0]]))
 
 TOUCHED_ROWS = [1, 3]
 RANDOM_WORDS = np.random.default_rng(6).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
@@ -75,11 +78,31 @@ EXPIRY_TIME = 1_800_000_000
 BLINDED_ELEMENT = bytes.fromhex("863f330cc1a1259ed5a5998a23acfd37fb4351a793a5b3c090b642ddc439b945")
 
 
+def make_versions() -> list[bytes]:
+    """Return versions of a catalogue, the latest first: what a patch starts from and leads to."""
+    titles = [f"Film {number}" for number in range(24)]
+    versions = [titles, [*titles[:3], "Häxan", *titles[4:]]]
+    versions += [[*versions[1][:8], *versions[1][9:], "羅生門"]]
+    return [
+        Catalogue.from_items(Item(f"id-{title}", title, {"year": 1927}) for title in version).raw
+        for version in reversed(versions)
+    ]
+
+
+@cache
+def make_example_patch() -> bytes:
+    target, *bases = make_versions()
+    patch = make_patch(target, bases)
+    assert patch is not None
+    return patch
+
+
 @cache
 def signed() -> SignedManifest:
     """Sign the manifest with the key that the first key has named."""
     model = sha256(encode_items(V)).digest()
-    one = manifest(model=model, catalogue=catalogue().hash)
+    patch = sha256(make_example_patch()).digest()
+    one = manifest(model=model, catalogue=catalogue().hash, catalogue_patch=patch)
     key = signing_key(NEXT_SEED)
     statement = KeyStatement.make(signing_key(), key.public_key().public_bytes_raw())
     return SignedManifest.make(one, key, (statement,))
@@ -88,7 +111,8 @@ def signed() -> SignedManifest:
 @cache
 def sign_shelf() -> SignedShelf:
     """Sign the shelf like the manifest."""
-    one = Shelf(signed().manifest.opens + 60, catalogue().hash)
+    patch = sha256(make_example_patch()).digest()
+    one = Shelf(signed().manifest.opens + 60, catalogue().hash, patch)
     return SignedShelf.make(one, signing_key(NEXT_SEED), signed().statements)
 
 
@@ -178,10 +202,21 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "bytes": encode_items(V).hex(),
             "sha256": signed().manifest.model.hex(),
         },
+        # Subnormal and largest numbers, which a reader might round.
+        "model_ends": {
+            "values": [float(value).hex() for value in wellformed.make_end_items().ravel()],
+            "bytes": encode_items(wellformed.make_end_items()).hex(),
+        },
         "catalogue": {
             "items": [[item.id, item.title, as_json(item.tags)] for item in catalogue().items],
             "bytes": catalogue().raw.hex(),
             "sha256": catalogue().hash.hex(),
+        },
+        "patch": {
+            "bases": [base.hex() for base in make_versions()[1:]],
+            "file": make_versions()[0].hex(),
+            "bytes": make_example_patch().hex(),
+            "sha256": sha256(make_example_patch()).hexdigest(),
         },
         "reports": {
             "history": TOUCHED_ROWS,
@@ -221,6 +256,7 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             ),
             "catalogue": to_hex_cases(malformed.catalogues(catalogue().raw)),
             "model": to_hex_cases(malformed.models(encode_items(V))),
+            "patch": to_hex_cases(malformed.patches(make_example_patch(), make_versions()[1])),
             "batch": to_hex_cases(malformed.batches(batch)),
             "batch_with_token": to_hex_cases(malformed.batches_with_tokens(spending)),
             "token_request": to_hex_cases(malformed.token_requests(request())),
@@ -250,6 +286,21 @@ def of(*path: str) -> bytes:
     return bytes.fromhex(value)
 
 
+def apply_patch(data: bytes) -> None:
+    """Apply a patch to its first base; raise a `ProtocolError` if that does not give the file."""
+    expected = of("patch", "file")
+    base = bytes.fromhex(make_vectors()["patch"]["bases"][0])
+    if Patch.decode(data).apply(base, len(expected)) != expected:
+        raise ProtocolError("another file")
+
+
+def test_patch_gives_the_file_from_each_base() -> None:
+    case, patch = make_vectors()["patch"], Patch.decode(of("patch", "bytes"))
+    assert len(case["bases"]) == 2
+    for base in map(bytes.fromhex, case["bases"]):
+        assert patch.apply(base, len(of("patch", "file"))) == of("patch", "file")
+
+
 def test_vectors_are_reproduced_except_sealed_reports() -> None:
     assert make(find_frozen(make_vectors())) == make_vectors()
 
@@ -277,6 +328,7 @@ DECODERS_BY_KIND: dict[str, Callable[[bytes], object]] = {
     "signed_shelf": lambda data: SignedShelf.open(data, of("verification_key")),
     "catalogue": Catalogue.decode,
     "model": lambda data: decode_items(data, *V.shape),
+    "patch": apply_patch,
     "batch": lambda data: Batch.decode(data, manifest().terms.reports),
     "batch_with_token": lambda data: Batch.decode(data, manifest().terms.reports, accounts=True),
     "token_request": TokenRequest.decode,

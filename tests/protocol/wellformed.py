@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
 from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
 from tests.protocol.examples import manifest
@@ -78,6 +79,12 @@ def manifests(raw: bytes) -> dict[str, bytes]:
     }
 
 
+def make_end_items() -> NDArray[np.float32]:
+    """Return an item matrix, 5 x 2, with the ends of what an entry may be."""
+    ends = [2.0**-60, -(2.0**-60), 2.0**20, -(2.0**20), 0.0, -0.0, 1.0, 2.0 - 2.0**-7, 3.0, 4.0]
+    return np.array(ends, np.float32).reshape(5, 2)
+
+
 def models(data: bytes) -> dict[str, bytes]:
     length = int.from_bytes(data[:8], "little")
     header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
@@ -85,13 +92,12 @@ def models(data: bytes) -> dict[str, bytes]:
     def with_header(text: bytes) -> bytes:
         return len(text).to_bytes(8, "little") + text + body
 
-    ends = [2.0**-60, -(2.0**-60), 2.0**20, -(2.0**20), 0.0, -0.0, 1.0, 2.0, 3.0, 4.0]
     deep: Any = {"a": [1, {"b": "c"}]}
     return {
         "metadata": with_header(json.dumps({"__metadata__": deep, **header}).encode()),
         "a header that is not padded": with_header(json.dumps(header).encode()),
         "a header of 4096 bytes": with_header(json.dumps(header).encode().ljust(4096)),
-        "the ends of what an entry may be": encode_items(np.array(ends, np.float32).reshape(5, 2)),
+        "the ends of what an entry may be": encode_items(make_end_items()),
     }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import hashlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol import Catalogue, Item, Shelf, SignedShelf
 from sottovoce.proxy import Rate
 from sottovoce.service.page import Page
 from sottovoce.service.watch import build_watch
@@ -18,6 +19,7 @@ from tests.proxy.world import (
     CATALOGUE,
     ENDS,
     ITEMS,
+    KEY,
     OPENS,
     Clock,
     MakeWorld,
@@ -194,6 +196,19 @@ def test_catalogue_is_compressed_if_the_client_accepts_it(world: World) -> None:
     world.server.shelved = shelved(OPENS + 1, other.hash)
     world.proxy.tick()
     assert get(world, path, accept_encoding="gzip").body == CATALOGUE.raw, "of an earlier epoch"
+
+
+def test_patch_is_served_compressed(world: World) -> None:
+    patch = b"patch " * 100
+    name = hashlib.sha256(patch).digest()
+    world.server.files[name] = patch
+    world.server.shelved = SignedShelf.make(Shelf(OPENS + 1, CATALOGUE.hash, name), KEY)
+    world.proxy.tick()
+    path = f"/v2/patches/{name.hex()}"
+    answer = get(world, path, accept_encoding="gzip")
+    assert gzip.decompress(answer.body) == get(world, path).body == patch
+    assert "immutable" in answer.headers["cache-control"]
+    assert get(world, f"/v2/patches/{CATALOGUE.hash.hex()}").status == 404
 
 
 def test_the_page_is_served_where_the_operator_wants_it(make_world: MakeWorld) -> None:

@@ -7,6 +7,7 @@ fetched over HTTP in `tests/protocol/test_http.py`.
 import json
 import logging
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
@@ -56,6 +57,23 @@ def tell(world: World, lie: str) -> None:
 
 
 OTHER = Catalogue.from_items(Item(f"film-{number}", "Another film") for number in range(2))
+
+
+def test_patches_are_mirrored_as_long_as_somebody_may_ask_for_them(world: World) -> None:
+    mirror, names = world.proxy.mirror, [sha256(patch).digest() for patch in (b"one", b"other")]
+    world.server.files |= {names[0]: b"one", names[1]: b"other"}
+    world.server.go_on(signed(2, model_patch=names[1], opens=OPENS))
+    for seconds in range(4):
+        shelf = Shelf(OPENS + 1 + seconds, CATALOGUE.hash, names[0] if seconds == 0 else None)
+        world.server.shelved = SignedShelf.make(shelf, KEY)
+        world.proxy.tick()
+        for _ in range(2):
+            mirror = world.proxy.mirror
+            assert mirror.read_patch(names[1]) == b"other"
+            # Clients that have just read the older shelf may still ask for its patch.
+            assert mirror.read_patch(names[0]) == (b"one" if seconds < 2 else None)
+            assert mirror.read_model(names[1]) is None
+            world.reopen()
 
 
 def test_newer_shelf_is_shown_after_a_tick_and_the_older_one_is_still_served(

@@ -221,6 +221,10 @@ class ServerInMemory:
         self._begin("catalogue")
         return self.files[sha256]
 
+    def patch(self, sha256: bytes) -> bytes:
+        self._begin("patch")
+        return self.files[sha256]
+
     def contact(self, contact: Contact) -> Reply:
         self._begin("contact")
         if contact.crowd is not None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sottovoce.core.bounds import round_items
 from sottovoce.errors import RefusedError, SettingsError
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_SHORT, Contact
 from sottovoce.server.administration import begin_training, cancel_training, close_epoch, go_beyond
@@ -28,7 +29,7 @@ def test_a_training_without_an_end_goes_on_and_forgets(
         world.apply(signed, world.make_chunk(signed, 200))
         estimate = manifest.build().estimate(world.get_sums(manifest.epoch), 200)
         expected = 0.5 * V.astype(np.float64) - settings.rate * estimate
-        assert np.allclose(world.load_model(), expected, rtol=1e-5)
+        assert np.array_equal(world.load_model(), round_items(expected.astype(np.float32)))
 
 
 @pytest.mark.parametrize("random_start", [False, True])
@@ -53,10 +54,10 @@ def test_another_training_follows_the_current_epoch(world: World, random_start: 
     worse = before.manifest.terms.list_worse_terms(after.terms)
     assert worse[0] == "reports would go to another training"
     assert after.reports_behind == (0 if random_start else before.manifest.reports_behind)
-    # The same model has other vectors, in another basis and with another factor.
+    # The same model has other vectors, in another basis and with another factor. They are rounded.
     inherited = world.load_model().astype(np.float64)
     products, products_before = inherited @ inherited.T, V.astype(np.float64) @ V.T
-    tolerance = 1e-5 * np.abs(products_before).max()
+    tolerance = 0.02 * np.abs(products_before).max()
     is_same_model = np.allclose(products, products_before, rtol=0, atol=tolerance)
     assert is_same_model is not random_start
     world.add_worker(training=changed).server.tick()

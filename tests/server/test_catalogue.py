@@ -1,6 +1,7 @@
 """Items come, change and go while a service runs; what was learnt of those that stay, stays."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,18 +10,19 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Item, SignedManifest, move_rows
+from sottovoce.protocol.patch import Patch
 from sottovoce.server.administration import begin_training, update_catalogue
 from sottovoce.server.catalogue import Difference, merge_catalogues
 from sottovoce.server.status import ServerStatus
 from sottovoce.training import Settings
 from tests.server.changes import change_catalogue, read_pending
-from tests.server.world import ITEMS, MakeWorld, World
+from tests.server.world import ITEMS, NAMING, MakeWorld, World, make_start, write_start
 
 NEW_ITEMS = (Item("film-new", "New", {"genre": ("Horror",)}), Item("film-newer", "Newer"))
 
 
 def load_catalogue(world: World, signed: SignedManifest) -> Catalogue:
-    content = world.server.get_catalogue(signed.manifest.catalogue)
+    content = world.server.get_file(signed.manifest.catalogue, "catalogue")
     assert content is not None
     return Catalogue.decode(content)
 
@@ -52,10 +54,53 @@ def test_a_changed_catalogue_is_signed_for_lists_at_the_next_tick(world: World) 
     world.server.tick()
     second = world.server.get_signed_shelf().shelf
     assert second.catalogue == read_pending(world.store).catalogue.hash != first.catalogue
-    assert world.server.get_catalogue(second.catalogue) is not None
+    assert world.server.get_file(second.catalogue, "catalogue") is not None
     assert second.published > first.published
     world.server.tick()
     assert world.server.get_signed_shelf().shelf == second, "nothing changed"
+
+
+def test_patches_lead_from_earlier_catalogues_to_the_newest(world: World) -> None:
+    world.run_epoch()
+    versions = [read_pending(world.store).catalogue.raw]
+    for n in range(2):
+        change_catalogue(world.store, titles={"film-3": f"Title {n}"})
+        versions.append(read_pending(world.store).catalogue.raw)
+        world.server.tick()
+    first = world.server.get_signed_shelf().shelf.patch
+    apply_patch(world, first, versions[1:])
+    world.apply(world.close_epoch())
+    manifest = world.get_signed().manifest
+    apply_patch(world, manifest.catalogue_patch, versions[1:])
+    assert manifest.model_patch is None, "all numbers of a model of taste change"
+    change_catalogue(world.store, titles={"film-9": "Another title"})
+    world.server.tick()
+    # Those of the newest manifest and of the shelf stay, and no others.
+    shelf = world.server.get_signed_shelf().shelf
+    apply_patch(world, manifest.catalogue_patch, versions[1:])
+    apply_patch(world, shelf.patch, [versions[-1], read_pending(world.store).catalogue.raw])
+    world.apply(world.close_epoch())
+    assert world.server.get_file(manifest.catalogue_patch or b"", "patch") is None
+
+
+def test_a_patch_leads_from_an_earlier_model_of_names(
+    make_world: MakeWorld, sqlite_url: str, tmp_path: Path
+) -> None:
+    """Keep the factors of the start: a training of names changes only its first column."""
+    start = write_start(tmp_path, make_start(factors=16))
+    training = NAMING.copy_with(factors=17)
+    world = make_world(sqlite_url, training=training, start=start)
+    first = world.run_epoch().manifest
+    second = world.run_epoch().manifest
+    assert first.model != second.model
+    models = [world.server.get_file(one.model, "model") or b"" for one in (first, second)]
+    apply_patch(world, second.model_patch, models)
+
+
+def apply_patch(world: World, name: bytes | None, versions: list[bytes]) -> None:
+    """Make the last version from the first by a patch of the server."""
+    patch = Patch.decode(world.server.get_file(name or b"", "patch") or b"")
+    assert patch.apply(versions[0], 10**6) == versions[-1]
 
 
 def test_a_catalogue_beyond_the_current_terms_waits_for_the_next_training(
@@ -199,10 +244,10 @@ def test_models_and_catalogues_of_old_epochs_are_deleted(
         manifests.append(world.run_epoch())
         change_catalogue(world.store, titles={"film-0": f"Film {n}!"})
     first, *others = manifests
-    assert world.server.get_model(first.manifest.model) is None
+    assert world.server.get_file(first.manifest.model, "model") is None
     for signed in others:
-        assert world.server.get_model(signed.manifest.model) is not None
-        assert world.server.get_catalogue(signed.manifest.catalogue) is not None
+        assert world.server.get_file(signed.manifest.model, "model") is not None
+        assert world.server.get_file(signed.manifest.catalogue, "catalogue") is not None
     assert len(world.server.list_epochs()) == 4
     assert not world.get_sums(1).any()
     world.server.tick()

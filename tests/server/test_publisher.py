@@ -176,7 +176,7 @@ def test_an_item_that_attackers_push_is_limited_by_default(
         assert world.server.list_epochs()[0].capped == 0
     limited, free = lengths
     assert limited.max() < 0.2 * free.max()
-    assert limited[free.argmax()] == pytest.approx(np.quantile(free, 0.75), rel=1e-3)
+    assert limited[free.argmax()] == pytest.approx(np.quantile(free, 0.75), rel=2**-7)
 
 
 def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
@@ -188,10 +188,13 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     manifest = signed.manifest
     assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
     assert (manifest.reports_behind, manifest.epochs_left) == (0, TRAINING.epochs)
-    model = world.server.get_model(manifest.model)
+    model = world.server.get_file(manifest.model, "model")
     assert model == encode_items(make_first_items(TRAINING, ITEMS))
-    assert world.server.get_catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
-    assert world.server.get_catalogue(manifest.model) is None
+    assert (
+        world.server.get_file(manifest.catalogue, "catalogue")
+        == world.settings.catalogue.read_bytes()
+    )
+    assert world.server.get_file(manifest.model, "catalogue") is None
     world.server.tick()
     assert world.get_signed() == signed
 
@@ -412,7 +415,7 @@ def test_the_next_training_inherits_the_start(
     if following.factors == 1:
         assert inherited.any()
         return
-    # The same tastes, perhaps in another basis and of another length.
+    # The same tastes, perhaps in another basis and of another length, and rounded.
     before, after = (
         matrix[:, int(named) :].astype(float)
         for matrix, named in (
@@ -421,7 +424,7 @@ def test_the_next_training_inherits_the_start(
         )
     )
     before, after = before @ before.T, after @ after.T
-    assert np.allclose(before / np.linalg.norm(before), after / np.linalg.norm(after), atol=1e-5)
+    assert np.allclose(before / np.linalg.norm(before), after / np.linalg.norm(after), atol=2e-3)
 
 
 def test_a_new_model_begins_with_the_start_in_the_settings(

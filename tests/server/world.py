@@ -187,7 +187,7 @@ class World:
     def load_model(self, signed: SignedManifest | None = None) -> NDArray[np.float32]:
         """Return the model of a manifest, or of the current one."""
         manifest = (signed or self.get_signed()).manifest
-        content = self.server.get_model(manifest.model)
+        content = self.server.get_file(manifest.model, "model")
         assert content is not None
         return decode_items(content, manifest.items, manifest.terms.factors)
 

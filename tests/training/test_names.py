@@ -61,4 +61,4 @@ def test_columns_beyond_the_first_stay() -> None:
     V = add(NameCounts.make_empty(3), [0] * 10).update_items(before)
     assert V.dtype == np.float32
     assert np.array_equal(V[:, 1:], before[:, 1:])
-    assert V[:, 0].sum() == pytest.approx(1, rel=1e-6)
+    assert V[:, 0].sum() == pytest.approx(1, rel=2**-8)

@@ -119,17 +119,19 @@ def test_every_epoch_counts_alike_beside_a_start() -> None:
         V = compute_next_items(V, sums, 5_000, epoch, settings, built, has_start=True)
         moved, whole = (V - start).ravel().astype(float), (reached - start).ravel()
         shares.append(float(moved @ whole / (whole @ whole)))
-        np.testing.assert_allclose(moved, shares[-1] * whole, rtol=1e-3, atol=1e-3)
+        # Each epoch rounds every entry to eight bits.
+        atol = epoch * 2**-8 * max(np.abs(V).max(), np.abs(start).max())
+        np.testing.assert_allclose(moved, shares[-1] * whole, atol=atol)
     # The odds of the reports against the start grow by the same amount in each epoch.
     odds = [share / (1 - share) for share in shares]
-    np.testing.assert_allclose(np.diff(odds), odds[0], rtol=1e-3)
+    np.testing.assert_allclose(np.diff(odds), odds[0], rtol=0.01)
 
 
 def test_names_leave_a_start_as_it_is() -> None:
     start = learn_start(make_table(), factors=8)
     V = make_items_from_start(Settings.preset("named", factors=9), start)
     assert V.shape == (N_ITEMS, 9)
-    assert V[:, 0].sum() == pytest.approx(1, rel=1e-5)
+    assert V[:, 0].sum() == pytest.approx(1, rel=2**-8)
     assert not V[20:].any()
     ratio = V[:20, 1:] / start[:20]
-    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-4)
+    np.testing.assert_allclose(ratio, np.median(ratio), rtol=2**-7)

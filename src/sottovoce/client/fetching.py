@@ -74,9 +74,16 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: TrustState, now: float) 
     # Fetch the shelf before the files are read and decoded, so that the time of this request does
     # not reveal how long that takes.
     raw = api.shelf()
-    release, files = fetch_release(signed, api, store.get_file)
+    use_patches = store.has_files
+    release, files = fetch_release(signed, api, store.get_file, use_patches=use_patches)
     shelf, shelf_files = fetch_shelf(
-        signed, raw, api, lambda name: files.get(name) or store.get_file(name), trusted.shelf, now
+        signed,
+        raw,
+        api,
+        lambda name: files.get(name) or store.get_file(name),
+        trusted.shelf,
+        now,
+        use_patches=use_patches,
     )
     store.save_release(signed, shelf, files | shelf_files)
     return release
@@ -88,7 +95,14 @@ def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: TrustState, now: 
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
         shelf, files = fetch_shelf(
-            signed, api.shelf(), api, store.get_file, trusted.shelf, now, any_size=True
+            signed,
+            api.shelf(),
+            api,
+            store.get_file,
+            trusted.shelf,
+            now,
+            any_size=True,
+            use_patches=store.has_files,
         )
         store.save_shelf(signed.manifest, shelf, files)
 

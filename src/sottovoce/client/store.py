@@ -276,6 +276,11 @@ class ClientStore:
             return None
         return bytes(row[0])
 
+    @property
+    def has_files(self) -> bool:
+        """Whether files of an earlier release are stored; False after `forget`."""
+        return self._db.row("SELECT 1 FROM files LIMIT 1") is not None
+
     def save_release(
         self, signed: SignedManifest, shelf: SignedShelf, files: dict[bytes, bytes]
     ) -> None:

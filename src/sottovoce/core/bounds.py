@@ -31,7 +31,7 @@ MAX_HISTORY_ITEMS = 100_000
 MAX_REPORTS = 10_000
 # Dummies of a proxy in one epoch. The proxy draws, seals and stores each of them.
 MAX_DUMMIES = 10_000_000
-# Entries of V: items x factors. A model file of this size has 256 MiB.
+# Entries of V: items x factors. A model file of this size has 128 MiB.
 MAX_MODEL_ENTRIES = 2**26
 # Multiplications for the normal equations: items x factors^2. They take some seconds, and
 # memory for items x factors numbers.
@@ -70,9 +70,15 @@ def is_within_bounds(V: NDArray[np.float32]) -> bool:
     return bool(((size == 0) | ((size >= MIN_ITEM_ENTRY) & (size <= MAX_ITEM_ENTRY))).all())
 
 
-def flush_small_entries(V: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Replace entries below `MIN_ITEM_ENTRY` by 0, as a server does before it publishes V."""
-    return np.where(np.abs(V) < MIN_ITEM_ENTRY, np.float32(0), V)
+def round_items(V: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Round V to bfloat16, ties to even, as a server does before it publishes V.
+
+    Entries below `MIN_ITEM_ENTRY` become 0. A bfloat16 is the upper half of a float32.
+    """
+    bits = np.where(np.abs(V) < MIN_ITEM_ENTRY, 0, V).astype(np.float32).view(np.uint32)
+    is_odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = (bits + np.uint32(0x7FFF) + is_odd) & np.uint32(0xFFFF0000)
+    return np.asarray(rounded.view(np.float32))
 
 
 def zero_unusable_vectors(X: NDArray[np.float32]) -> NDArray[np.float32]:

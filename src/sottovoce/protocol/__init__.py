@@ -4,12 +4,14 @@ from sottovoce.protocol.batch import MAX_CHUNK_REPORTS, Batch, Chunk, batch_size
 from sottovoce.protocol.catalogue import Catalogue, Item, move_rows
 from sottovoce.protocol.manifest import Manifest, SignedManifest
 from sottovoce.protocol.model import decode_items, encode_items, model_size
+from sottovoce.protocol.patch import MAX_PATCH_BASES, make_patch
 from sottovoce.protocol.release import (
     Files,
     Newest,
     PublishedSource,
     Release,
     fetch_manifest,
+    fetch_patches,
     fetch_release,
     fetch_shelf,
     select_listed_catalogue,
@@ -30,6 +32,7 @@ from sottovoce.protocol.terms import Terms
 
 __all__ = [
     "MAX_CHUNK_REPORTS",
+    "MAX_PATCH_BASES",
     "SEALED_BYTES",
     "Batch",
     "Catalogue",
@@ -51,9 +54,11 @@ __all__ = [
     "derive_public_key",
     "encode_items",
     "fetch_manifest",
+    "fetch_patches",
     "fetch_release",
     "fetch_shelf",
     "generate_epoch_key",
+    "make_patch",
     "model_size",
     "move_rows",
     "open_reports",

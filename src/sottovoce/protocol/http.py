@@ -25,6 +25,7 @@ from sottovoce.errors import ClosedError, ProtocolError, RefusedError, TlsError,
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.manifest import SignedManifest
+from sottovoce.protocol.patch import MAX_PATCH_BYTES
 from sottovoce.protocol.shelf import SignedShelf
 
 # The `type` of a problem document (RFC 9457) which says that the epoch is over.
@@ -155,6 +156,11 @@ class HttpSource:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._exchange(
             "GET", routes.CATALOGUE.format(sha256=sha256.hex()), max_bytes=MAX_CATALOGUE_BYTES
+        )
+
+    def patch(self, sha256: bytes) -> bytes:
+        return self._exchange(
+            "GET", routes.PATCH.format(sha256=sha256.hex()), max_bytes=MAX_PATCH_BYTES
         )
 
     def _exchange(

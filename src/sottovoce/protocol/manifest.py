@@ -34,7 +34,10 @@ MAX_LICENCE_LENGTH = 512
 # days.
 _DATE_PATTERN = re.compile("[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 # Fields that are bytes in `Manifest` and hexadecimal in its JSON.
-_BYTES_FIELDS = ("model", "catalogue", "public_key", "token_key", "next_token_key")
+_BYTES_FIELDS = (
+    *("model", "model_patch", "catalogue", "catalogue_patch"),
+    *("public_key", "token_key", "next_token_key"),
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,15 @@ class Manifest:
     start: Provenance | None
     """The public table that the first model was learnt from; None if it is none, or if nothing of
     it is in the model any more."""
+    model_patch: bytes | None = None
+    """SHA-256 of a patch that makes the model file from those of earlier epochs, or None."""
+    catalogue_patch: bytes | None = None
+    """SHA-256 of a patch that makes the catalogue file from earlier catalogues, or None."""
+
+    @property
+    def patches(self) -> tuple[bytes, ...]:
+        """SHA-256 of each patch of this epoch."""
+        return tuple(p for p in (self.model_patch, self.catalogue_patch) if p is not None)
 
     @property
     def has_model(self) -> bool:
@@ -209,7 +221,7 @@ def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
     def digest(name: str) -> bytes:
         return strict.parse_hex(content[name], what=f"manifest: {name}")
 
-    def key(name: str) -> bytes | None:
+    def optional(name: str) -> bytes | None:
         return None if content[name] is None else digest(name)
 
     return {
@@ -219,10 +231,12 @@ def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
         "alpha": real("alpha", 0, MAX_ALPHA),
         "regularization": real("regularization", MIN_RIDGE, MAX_RIDGE),
         "model": digest("model"),
+        "model_patch": optional("model_patch"),
         "catalogue": digest("catalogue"),
-        "public_key": key("public_key"),
-        "token_key": key("token_key"),
-        "next_token_key": key("next_token_key"),
+        "catalogue_patch": optional("catalogue_patch"),
+        "public_key": optional("public_key"),
+        "token_key": optional("token_key"),
+        "next_token_key": optional("next_token_key"),
         "opens": integer("opens", 0),
         "closes": integer("closes", 0),
         "epochs_left": integer("epochs_left", 0),

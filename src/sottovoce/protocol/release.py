@@ -6,7 +6,8 @@ noticed.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -15,14 +16,15 @@ from numpy.typing import NDArray
 
 from sottovoce.core.bounds import check_shape
 from sottovoce.errors import ConflictError, ProtocolError, SettingsError, UntrustedError
-from sottovoce.protocol.catalogue import Catalogue, move_rows
+from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES, Catalogue, move_rows
 from sottovoce.protocol.contact import DAY_SECONDS
 from sottovoce.protocol.manifest import Manifest, SignedManifest, format_manifest_hash
 from sottovoce.protocol.model import decode_items, model_size
+from sottovoce.protocol.patch import Patch
 from sottovoce.protocol.sealing import check_public_key
 from sottovoce.protocol.shelf import Shelf, SignedShelf
 
-# The contents of model and catalogue files, by SHA-256.
+# The contents of published files, by SHA-256.
 Files = dict[bytes, bytes]
 # The newest file that a reader has accepted: the epoch and hash of a manifest, or the time (in Unix
 # seconds) and hash of a shelf.
@@ -50,6 +52,9 @@ class PublishedSource(Protocol):
 
     def catalogue(self, sha256: bytes) -> bytes:
         """Return the catalogue file with this hash; raise a `ProtocolError` if it is too long."""
+
+    def patch(self, sha256: bytes) -> bytes:
+        """Return the patch with this hash; raise a `ProtocolError` if it is too long."""
 
     def shelf(self) -> bytes:
         """Return the signed shelf, which names the newest catalogue."""
@@ -131,7 +136,11 @@ def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -
 
 
 def fetch_release(
-    signed: SignedManifest, source: PublishedSource, lookup: FileLookup
+    signed: SignedManifest,
+    source: PublishedSource,
+    lookup: FileLookup,
+    *,
+    use_patches: bool = False,
 ) -> tuple[Release, Files]:
     """Return the release of a verified manifest, and its files.
 
@@ -139,13 +148,29 @@ def fetch_release(
         signed: The verified manifest.
         source: Where to fetch files that are not stored.
         lookup: Finds stored files.
+        use_patches: Whether to make new files from stored ones where the manifest names a patch.
+            Only for a reader with files of an earlier release: others would fetch it for nothing.
     """
     manifest = signed.manifest
-    max_bytes = model_size(manifest.items, manifest.terms.factors)
-    model = _find_intact(lookup, manifest.model) or source.model(manifest.model, max_bytes)
-    catalogue = _find_intact(lookup, manifest.catalogue) or source.catalogue(manifest.catalogue)
+    fetcher = _FileFetcher(source, lookup, use_patches)
+    model = fetcher.fetch_model(manifest)
+    catalogue = fetcher.fetch_catalogue(manifest.catalogue, manifest.catalogue_patch)
     files = {manifest.model: model, manifest.catalogue: catalogue}
     return verify_release(signed, model, catalogue), files
+
+
+def fetch_patches(source: PublishedSource, lookup: FileLookup, hashes: Iterable[bytes]) -> Files:
+    """Return patches, for a proxy that serves them.
+
+    Args:
+        source: Where to fetch patches that are not stored.
+        lookup: Finds stored files.
+        hashes: SHA-256 of each patch.
+
+    Raises:
+        UntrustedError: The hash of a patch is not the one that was signed.
+    """
+    return {sha256: _fetch_patch(source, lookup, sha256) for sha256 in hashes}
 
 
 def verify_release(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
@@ -185,6 +210,7 @@ def fetch_shelf(
     now: float,
     *,
     any_size: bool = False,
+    use_patches: bool = False,
 ) -> tuple[SignedShelf, Files]:
     """Verify a shelf and fetch its catalogue.
 
@@ -198,6 +224,7 @@ def fetch_shelf(
         now: The time of day, in Unix seconds.
         any_size: Whether the catalogue may have more items than the manifest's terms allow. The
             shelf may belong to a later manifest, whose terms the owner has not accepted.
+        use_patches: As for `fetch_release`.
 
     Raises:
         UntrustedError: The signature is not valid, the shelf is older than `newest`, or its time is
@@ -222,7 +249,8 @@ def fetch_shelf(
             )
         if shelf.published == second and signed.hash != newest_hash:
             raise UntrustedError(f"the server has signed two different shelves at second {second}")
-    content = _find_intact(lookup, shelf.catalogue) or source.catalogue(shelf.catalogue)
+    fetcher = _FileFetcher(source, lookup, use_patches)
+    content = fetcher.fetch_catalogue(shelf.catalogue, shelf.patch)
     catalogue = _decode_catalogue(content, shelf.catalogue)
     if not any_size:
         check_shelf(manifest.manifest, catalogue)
@@ -250,6 +278,52 @@ def select_listed_catalogue(manifest: Manifest, shelf: Shelf) -> bytes:
     # A server signs a shelf with every manifest. So if the shelf is older than the manifest, a
     # newer shelf was withheld.
     return manifest.catalogue if manifest.opens > shelf.published else shelf.catalogue
+
+
+@dataclass(frozen=True)
+class _FileFetcher:
+    """Fetches files that are not stored: as patches where possible, otherwise whole."""
+
+    source: PublishedSource
+    lookup: FileLookup
+    use_patches: bool
+
+    def fetch_model(self, manifest: Manifest) -> bytes:
+        """Return the model file of a manifest."""
+        sha256, size = manifest.model, model_size(manifest.items, manifest.terms.factors)
+        content = self._find(sha256, manifest.model_patch, size)
+        return self.source.model(sha256, size) if content is None else content
+
+    def fetch_catalogue(self, sha256: bytes, patch: bytes | None) -> bytes:
+        """Return a catalogue file."""
+        content = self._find(sha256, patch, MAX_CATALOGUE_BYTES)
+        return self.source.catalogue(sha256) if content is None else content
+
+    def _find(self, sha256: bytes, patch: bytes | None, max_bytes: int) -> bytes | None:
+        """Return a file without fetching the whole of it, or None."""
+        content = _find_intact(self.lookup, sha256)
+        if content is not None or patch is None or not self.use_patches:
+            return content
+        # What is asked for depends only on which published files were fetched before and when,
+        # never on a history. All devices that have an earlier file ask for the same patch. So a
+        # proxy learns only whether the stored file is one of the bases, which the server signed.
+        raw = _fetch_patch(self.source, self.lookup, patch)
+        # The hash of the result decides. A patch that does not give it gains nothing: the whole
+        # file is fetched, as without a patch.
+        with suppress(ProtocolError):
+            decoded = Patch.decode(raw)
+            bases = (_find_intact(self.lookup, base) for base in decoded.slices)
+            for base in bases:
+                if base is not None:
+                    content = decoded.apply(base, max_bytes)
+                    return content if _hash(content) == sha256 else None
+        return None
+
+
+def _fetch_patch(source: PublishedSource, lookup: FileLookup, sha256: bytes) -> bytes:
+    patch = _find_intact(lookup, sha256) or source.patch(sha256)
+    _check_hash(patch, sha256, "patch")
+    return patch
 
 
 def _find_intact(lookup: FileLookup, sha256: bytes) -> bytes | None:

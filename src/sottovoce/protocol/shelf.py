@@ -30,12 +30,15 @@ class Shelf:
     server's clock was set back."""
     catalogue: bytes
     """SHA-256 of the catalogue file."""
+    patch: bytes | None = None
+    """SHA-256 of a patch that makes this file from earlier catalogues; None if there is none."""
 
     def encode(self) -> bytes:
         content = {
             "version": SHELF_VERSION,
             "published": self.published,
             "catalogue": self.catalogue.hex(),
+            "patch": None if self.patch is None else self.patch.hex(),
         }
         return json.dumps(content, separators=(",", ":")).encode()
 
@@ -43,7 +46,7 @@ class Shelf:
     def decode(cls, raw: bytes) -> Self:
         """Parse a shelf; raise a `ProtocolError` if it is malformed."""
         content = strict.parse_object(raw, max_bytes=SignedShelf.max_content_bytes, what="shelf")
-        strict.check_keys(content, {"version", "published", "catalogue"}, "shelf")
+        strict.check_keys(content, {"version", "published", "catalogue", "patch"}, "shelf")
         strict.parse_int(
             content["version"],
             min_value=SHELF_VERSION,
@@ -53,7 +56,11 @@ class Shelf:
         published = strict.parse_int(
             content["published"], min_value=0, max_value=strict.MAX_INTEGER, what="shelf: published"
         )
-        return cls(published, strict.parse_hex(content["catalogue"], what="shelf: catalogue"))
+        catalogue = strict.parse_hex(content["catalogue"], what="shelf: catalogue")
+        patch = content["patch"]
+        if patch is not None:
+            patch = strict.parse_hex(patch, what="shelf: patch")
+        return cls(published, catalogue, patch)
 
 
 class SignedShelf(Signed):

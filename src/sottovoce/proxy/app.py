@@ -77,6 +77,7 @@ def build_app(
             Route(routes.SHELF, api.get_shelf),
             Route(routes.MODEL, api.get_model),
             Route(routes.CATALOGUE, api.get_catalogue),
+            Route(routes.PATCH, api.get_patch),
             Route(routes.TAKEN_BATCH, api.check_would_take),
             Route(routes.TOKENS, api.issue_token, methods=["POST"]),
             *(build_page_routes(settings.key, page) if page.serve else ()),
@@ -190,9 +191,17 @@ class Api:
         return send_file(request, data, sha256.hex(), CACHE_FOREVER)
 
     async def get_catalogue(self, request: Request) -> Response:
-        sha256, mirror = parse_hash(request), self._proxy.mirror
-        data = await run_in_threadpool(mirror.read_catalogue, sha256)
-        compressed = mirror.get_compressed_catalogue(sha256)
+        return await self._send_compressed(request, self._proxy.mirror.read_catalogue)
+
+    async def get_patch(self, request: Request) -> Response:
+        return await self._send_compressed(request, self._proxy.mirror.read_patch)
+
+    async def _send_compressed(
+        self, request: Request, read: Callable[[bytes], bytes | None]
+    ) -> Response:
+        sha256 = parse_hash(request)
+        data = await run_in_threadpool(read, sha256)
+        compressed = self._proxy.mirror.get_compressed(sha256)
         return send_file(request, data, sha256.hex(), CACHE_FOREVER, compressed)
 
     async def check_would_take(self, request: Request) -> Response:

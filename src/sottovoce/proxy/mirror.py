@@ -1,12 +1,12 @@
-"""The server's manifests, models and catalogues, which the proxy serves to its clients.
+"""The server's manifests, models, catalogues and patches, which the proxy serves to its clients.
 
 The proxy shows an epoch to clients only after it has verified the manifest and all files
 (`sottovoce.protocol.release`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, get_args
 
 from sottovoce.errors import RefusedError, SettingsError, UnavailableError, UntrustedError
 from sottovoce.protocol import (
@@ -15,6 +15,7 @@ from sottovoce.protocol import (
     SignedManifest,
     SignedShelf,
     fetch_manifest,
+    fetch_patches,
     fetch_release,
     fetch_shelf,
 )
@@ -45,25 +46,30 @@ class MirroredEpoch:
 
     signed: SignedManifest
     files: Files
-    compressed_catalogue: bytes
-    """The catalogue in gzip. A model is not compressed, since that would hardly make it smaller."""
+    compressed: Files
+    """All files except the model in gzip, which would hardly make a model smaller."""
 
     @classmethod
     def from_files(cls, signed: SignedManifest, files: Files) -> Self:
-        return cls(signed, files, compress(files[signed.manifest.catalogue]))
+        return cls(signed, files, _compress_all(files, signed.manifest.model))
 
 
 @dataclass(frozen=True)
 class MirroredShelf:
-    """The verified shelf and its catalogue."""
+    """The verified shelf with its catalogue and patch."""
 
     signed: SignedShelf
-    catalogue: bytes
-    compressed_catalogue: bytes
+    files: Files
+    compressed: Files
 
     @classmethod
-    def from_catalogue(cls, signed: SignedShelf, catalogue: bytes) -> Self:
-        return cls(signed, catalogue, compress(catalogue))
+    def from_files(cls, signed: SignedShelf, files: Files) -> Self:
+        return cls(signed, files, _compress_all(files))
+
+
+def _compress_all(files: Files, plain: bytes = b"") -> Files:
+    """Compress all files except the one with the hash `plain`."""
+    return {sha256: compress(content) for sha256, content in files.items() if sha256 != plain}
 
 
 class Mirror:
@@ -111,6 +117,7 @@ class Mirror:
             )
         try:
             _, files = fetch_release(signed, self._server, self._find_file)
+            files |= fetch_patches(self._server, self._find_file, signed.manifest.patches)
         except UnavailableError as error:
             # The server has ended the previous epoch, so nothing sent for it counts any more.
             epoch = signed.manifest.epoch
@@ -147,13 +154,16 @@ class Mirror:
         signed, files = fetch_shelf(
             self.current.signed, raw, self._server, self._find_file, newest, self._clock()
         )
-        return MirroredShelf.from_catalogue(signed, files[signed.shelf.catalogue])
+        patches = () if signed.shelf.patch is None else (signed.shelf.patch,)
+        files |= fetch_patches(self._server, self._find_file, patches)
+        return MirroredShelf.from_files(signed, files)
 
     def publish_shelf(self, shelf: MirroredShelf) -> None:
         """Show a shelf to clients from now on."""
         with self._store.write() as tables:
             tables.add_shelf(shelf.signed)
-            tables.add_file(shelf.signed.shelf.catalogue, shelf.catalogue)
+            for sha256, content in shelf.files.items():
+                tables.add_file(sha256, content)
             tables.prune_files(self._keep_models)
         self.shelf = shelf
 
@@ -167,27 +177,28 @@ class Mirror:
     def read_catalogue(self, sha256: bytes) -> bytes | None:
         return self._read_file("catalogue", sha256)
 
-    def get_compressed_catalogue(self, sha256: bytes) -> bytes | None:
-        """Return a catalogue in gzip, or None unless the current epoch or the shelf has it."""
-        current, shelf = self.current, self.shelf
+    def read_patch(self, sha256: bytes) -> bytes | None:
+        return self._read_file("patch", sha256)
+
+    def get_compressed(self, sha256: bytes) -> bytes | None:
+        """Return a file in gzip, or None unless it is compressed for the current epoch or shelf."""
         # Compressing a large catalogue takes seconds, so it is done only when it is published.
-        if shelf is not None and sha256 == shelf.signed.shelf.catalogue:
-            return shelf.compressed_catalogue
-        if current is not None and sha256 == current.signed.manifest.catalogue:
-            return current.compressed_catalogue
-        return None
+        mirrored = (self.shelf, self.current)
+        contents = (None if one is None else one.compressed.get(sha256) for one in mirrored)
+        return next((content for content in contents if content is not None), None)
 
     def _read_file(self, kind: FileKind, sha256: bytes) -> bytes | None:
         current = self.current
-        # Nearly all requests are for the current files, which are in memory.
-        if current is not None and sha256 == getattr(current.signed.manifest, kind):
+        # Most requests are for the model of the current epoch, which is in memory.
+        if kind == "model" and current is not None and sha256 == current.signed.manifest.model:
             return current.files[sha256]
         with self._store.read() as tables:
             return tables.get_file(kind, sha256)
 
     def _find_file(self, sha256: bytes) -> bytes | None:
         # A catalogue rarely changes, so most epochs fetch only a model.
-        return self.read_model(sha256) or self.read_catalogue(sha256)
+        contents = (self._read_file(kind, sha256) for kind in get_args(FileKind))
+        return next((content for content in contents if content is not None), None)
 
     def _load_epoch(self) -> MirroredEpoch | None:
         with self._store.read() as tables:
@@ -196,12 +207,12 @@ class Mirror:
                 return None
             signed = open_stored_manifest(raw, self._key)
             manifest = signed.manifest
-            model = tables.get_file("model", manifest.model)
-            catalogue = tables.get_file("catalogue", manifest.catalogue)
-        assert model is not None, "the latest manifest's files are never pruned"
-        assert catalogue is not None
-        files = {manifest.model: model, manifest.catalogue: catalogue}
-        return MirroredEpoch.from_files(signed, files)
+            files = {
+                manifest.model: tables.get_file("model", manifest.model),
+                manifest.catalogue: tables.get_file("catalogue", manifest.catalogue),
+                **{sha256: tables.get_file("patch", sha256) for sha256 in manifest.patches},
+            }
+        return MirroredEpoch.from_files(signed, _check_complete(files))
 
     def _load_shelf(self) -> MirroredShelf | None:
         with self._store.read() as tables:
@@ -209,6 +220,14 @@ class Mirror:
             if raw is None:
                 return None
             signed = SignedShelf.open(raw, self._key)
-            catalogue = tables.get_file("catalogue", signed.shelf.catalogue)
-        assert catalogue is not None, "a shelf's catalogue is never pruned"
-        return MirroredShelf.from_catalogue(signed, catalogue)
+            shelf = signed.shelf
+            files = {shelf.catalogue: tables.get_file("catalogue", shelf.catalogue)}
+            if shelf.patch is not None:
+                files[shelf.patch] = tables.get_file("patch", shelf.patch)
+        return MirroredShelf.from_files(signed, _check_complete(files))
+
+
+def _check_complete(files: Mapping[bytes, bytes | None]) -> Files:
+    """Return the files; the store never prunes those of the latest manifest and shelf."""
+    assert None not in files.values()
+    return {sha256: content for sha256, content in files.items() if content is not None}

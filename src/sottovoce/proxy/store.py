@@ -34,7 +34,7 @@ from sottovoce.storage.database import (
 
 log = logging.getLogger("sottovoce")
 
-FileKind = Literal["model", "catalogue"]
+FileKind = Literal["model", "catalogue", "patch"]
 
 DATABASE_FILE = "proxy.sqlite3"
 LOCK_FILE = "proxy.lock"
@@ -52,14 +52,18 @@ _TABLES = (
         hash BLOB NOT NULL,
         signed BLOB NOT NULL,
         model BLOB NOT NULL,
-        catalogue BLOB NOT NULL
+        catalogue BLOB NOT NULL,
+        model_patch BLOB NOT NULL,
+        catalogue_patch BLOB NOT NULL
     )""",
+    # The hash of a patch is empty if there is none.
     # The newest two shelves, which are the server's signed statements that name the newest
     # catalogue: clients that have just read the older one may still fetch its catalogue.
     """CREATE TABLE shelves (
         place INTEGER PRIMARY KEY,
         signed BLOB NOT NULL,
-        catalogue BLOB NOT NULL
+        catalogue BLOB NOT NULL,
+        patch BLOB NOT NULL
     )""",
     # Keys of tokens, each for one epoch. The epoch is NULL until a manifest names the key.
     """CREATE TABLE token_keys (
@@ -96,6 +100,9 @@ _FILE_QUERIES: dict[FileKind, str] = {
     "model": "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?",
     "catalogue": "SELECT content FROM files WHERE sha256 = ? AND (sha256 IN"
     " (SELECT catalogue FROM manifests) OR sha256 IN (SELECT catalogue FROM shelves))",
+    "patch": "SELECT content FROM files WHERE sha256 = ? AND (sha256 IN"
+    " (SELECT model_patch FROM manifests UNION SELECT catalogue_patch FROM manifests"
+    " UNION SELECT patch FROM shelves))",
 }
 
 
@@ -145,8 +152,11 @@ class Tables:
 
     def add_manifest(self, signed: SignedManifest) -> None:
         manifest = signed.manifest
-        row = (manifest.epoch, signed.hash, signed.encode(), manifest.model, manifest.catalogue)
-        self._db.execute("INSERT INTO manifests VALUES (?, ?, ?, ?, ?)", row)
+        row = (
+            *(manifest.epoch, signed.hash, signed.encode(), manifest.model, manifest.catalogue),
+            *(manifest.model_patch or b"", manifest.catalogue_patch or b""),
+        )
+        self._db.execute("INSERT INTO manifests VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def get_latest_manifest(self) -> bytes | None:
         return self._get_value("SELECT signed FROM manifests ORDER BY epoch DESC LIMIT 1")
@@ -156,8 +166,8 @@ class Tables:
 
     def add_shelf(self, signed: SignedShelf) -> None:
         """Add a shelf, and delete all but the newest two."""
-        row = (signed.encode(), signed.shelf.catalogue)
-        self._db.execute("INSERT INTO shelves (signed, catalogue) VALUES (?, ?)", row)
+        row = (signed.encode(), signed.shelf.catalogue, signed.shelf.patch or b"")
+        self._db.execute("INSERT INTO shelves (signed, catalogue, patch) VALUES (?, ?, ?)", row)
         self._db.execute("DELETE FROM shelves WHERE place < (SELECT max(place) FROM shelves) - 1")
 
     def get_latest_shelf(self) -> bytes | None:
@@ -173,11 +183,12 @@ class Tables:
         """Delete all files except those of the newest `keep` epochs and of the shelves."""
         self._db.execute(
             """
-            WITH recent AS (SELECT model, catalogue FROM manifests ORDER BY epoch DESC LIMIT ?)
+            WITH recent AS (SELECT * FROM manifests ORDER BY epoch DESC LIMIT ?)
             DELETE FROM files
             WHERE sha256 NOT IN (
                 SELECT model FROM recent UNION SELECT catalogue FROM recent
-                UNION SELECT catalogue FROM shelves
+                UNION SELECT model_patch FROM recent UNION SELECT catalogue_patch FROM recent
+                UNION SELECT catalogue FROM shelves UNION SELECT patch FROM shelves
             )
             """,
             (keep,),

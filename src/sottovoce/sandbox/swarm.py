@@ -349,7 +349,7 @@ def _sync_in_pool(patience: float, attest: str, folder: Path) -> SwarmSync:
 
 
 class SharedDownloads:
-    """A `ProxyApi` that downloads each model and catalogue once, for all clients of a process."""
+    """A `ProxyApi` that downloads each file once, for all clients of a process."""
 
     def __init__(self, api: ProxyApi):
         self.manifest = api.manifest
@@ -359,6 +359,7 @@ class SharedDownloads:
         self.token = api.token
         self.model = cache(api.model)
         self.catalogue = cache(api.catalogue)
+        self.patch = cache(api.patch)
 
 
 def sync_client(

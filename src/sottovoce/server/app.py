@@ -19,6 +19,7 @@ from sottovoce.protocol.batch import CHUNK_HEADER_BYTES
 from sottovoce.protocol.contact import MAX_CONTACT_BYTES, Contact
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
+from sottovoce.server.transaction import FileKind
 from sottovoce.service.files import CACHE_BRIEFLY, CACHE_FOREVER, send_file
 from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.http import (
@@ -65,6 +66,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.SHELF, api.get_shelf),
             Route(routes.MODEL, api.get_model),
             Route(routes.CATALOGUE, api.get_catalogue),
+            Route(routes.PATCH, api.get_patch),
             Route(routes.CONTACT, api.handle_contact, methods=["POST"]),
             Route(routes.CHUNK, api.take_chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
@@ -94,13 +96,17 @@ class Api:
         return send_file(request, signed.encode(), signed.hash.hex(), CACHE_BRIEFLY)
 
     async def get_model(self, request: Request) -> Response:
-        sha256 = parse_hash(request)
-        content = await self._run(self._server.get_model, sha256)
-        return send_file(request, content, sha256.hex(), CACHE_FOREVER)
+        return await self._send_file(request, "model")
 
     async def get_catalogue(self, request: Request) -> Response:
+        return await self._send_file(request, "catalogue")
+
+    async def get_patch(self, request: Request) -> Response:
+        return await self._send_file(request, "patch")
+
+    async def _send_file(self, request: Request, kind: FileKind) -> Response:
         sha256 = parse_hash(request)
-        content = await self._run(self._server.get_catalogue, sha256)
+        content = await self._run(self._server.get_file, sha256, kind)
         return send_file(request, content, sha256.hex(), CACHE_FOREVER)
 
     async def handle_contact(self, request: Request) -> Response:

@@ -63,6 +63,7 @@ class PendingConfig:
                 NO_PROGRESS,
                 1,
                 bytes(32),
+                (bytes(32), bytes(32)),
                 1.0,
                 bytes(32),
                 tokens,
@@ -82,6 +83,7 @@ class PendingConfig:
         progress: TrainingProgress,
         epoch: int,
         model: bytes,
+        patches: tuple[bytes | None, bytes | None],
         ridge: float,
         public_key: bytes | None,
         tokens: tuple[bytes | None, bytes | None],
@@ -96,6 +98,7 @@ class PendingConfig:
             progress: Progress of the training.
             epoch: Number of the epoch.
             model: SHA-256 of the model.
+            patches: SHA-256 of the patches to the model and to the catalogue, if any.
             ridge: Regularization of the user equations.
             public_key: Key with which devices seal reports; None to ask for no reports.
             tokens: Public keys of the tokens of this epoch and of the next one, if any.
@@ -110,7 +113,9 @@ class PendingConfig:
             alpha=self.training.settings.alpha,
             regularization=ridge,
             model=model,
+            model_patch=patches[0],
             catalogue=self.catalogue.hash,
+            catalogue_patch=patches[1],
             public_key=public_key,
             token_key=tokens[0],
             next_token_key=tokens[1],

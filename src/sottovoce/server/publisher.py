@@ -25,6 +25,7 @@ from sottovoce.protocol import (
     derive_public_key,
     encode_items,
     generate_epoch_key,
+    make_patch,
     move_rows,
 )
 from sottovoce.protocol.contact import DAY_SECONDS
@@ -268,9 +269,28 @@ class Publisher:
         # day ahead of their clock.
         if latest <= now + DAY_SECONDS:
             published = max(published, latest + 1)
-        shelf = Shelf(published, newest.sha256)
+        content = transaction.find_file(newest.sha256, "catalogue")
+        assert content is not None
+        shelf = Shelf(published, newest.sha256, self._add_catalogue_patch(transaction, content))
         signed = SignedShelf.make(shelf, self.keys.signer, self.keys.statements)
         transaction.set_shelf(signed, max(latest, published))
+        epoch = transaction.find_latest_epoch()
+        patches = () if epoch is None else self.open_manifest(epoch).patches
+        transaction.keep_patches([*patches, *([] if shelf.patch is None else [shelf.patch])])
+
+    def _add_catalogue_patch(self, transaction: Transaction, catalogue: bytes) -> bytes | None:
+        return self._add_patch(transaction, catalogue, transaction.list_earlier_catalogues())
+
+    def _add_patch(
+        self, transaction: Transaction, target: bytes, earlier: Sequence[bytes]
+    ) -> bytes | None:
+        """Store a patch from earlier files to this one, and return its hash; None if it is none."""
+        patch = make_patch(target, (base for base in earlier if base != target))
+        if patch is None:
+            return None
+        name = sha256(patch).digest()
+        transaction.add_file(name, "patch", patch)
+        return name
 
     def _publish_after(
         self,
@@ -351,6 +371,10 @@ class Publisher:
             progress,
             number,
             model,
+            (
+                self._add_patch(transaction, content, transaction.list_earlier_models()),
+                self._add_catalogue_patch(transaction, pending.catalogue.raw),
+            ),
             training.settings.compute_user_ridge(learnt.V),
             None if private_key is None else derive_public_key(private_key),
             (token_key, next_token_key),

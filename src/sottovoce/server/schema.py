@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sottovoce.errors import StoreError
 
 # Version of these tables. It is stored in every database, and changes with every change of a table.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # Number of the PostgreSQL advisory lock that is held while tables and first rows are created.
 ADVISORY_LOCK = 0x736F74746F
 
@@ -152,8 +152,10 @@ contacts = _make_table(
     **dict.fromkeys(("database", "earlier_database"), Text),
 )
 
-# Models and catalogues by hash: those of the newest epochs (`keep_epochs`) and of the next epoch.
-# And the public start of the newest training, as `sottovoce start` wrote it.
+# Models and catalogues by hash: those of the newest epochs (`keep_epochs`) and of the next epoch,
+# and the newest catalogues, from which patches lead to the next one. The patches that the newest
+# manifest and the shelf name. And the public start of the newest training, as `sottovoce start`
+# wrote it.
 files = _make_table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 
 

@@ -36,7 +36,14 @@ from sottovoce.server.problems import MAX_SILENCE_SECONDS, describe_room, find_p
 from sottovoce.server.publisher import Publisher
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
-from sottovoce.server.transaction import APPLIED, OPEN, Epoch, ProxyContact, Transaction
+from sottovoce.server.transaction import (
+    APPLIED,
+    OPEN,
+    Epoch,
+    FileKind,
+    ProxyContact,
+    Transaction,
+)
 from sottovoce.server.waiting import get_epoch_wait
 from sottovoce.service.logs import Troubles
 from sottovoce.service.tls import describe_expiring
@@ -235,13 +242,9 @@ class Server:
             raise UnavailableError("there is no shelf yet")
         return SignedShelf.open(shelf.signed, self._keys.first_key)
 
-    def get_model(self, sha256: bytes) -> bytes | None:
+    def get_file(self, sha256: bytes, kind: FileKind) -> bytes | None:
         with self._store.read() as transaction:
-            return transaction.find_file(sha256, "model")
-
-    def get_catalogue(self, sha256: bytes) -> bytes | None:
-        with self._store.read() as transaction:
-            return transaction.find_file(sha256, "catalogue")
+            return transaction.find_file(sha256, kind)
 
     def list_epochs(self) -> list[Epoch]:
         with self._store.read() as transaction:

@@ -1,5 +1,6 @@
 """The database queries of the server."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from json import dumps, loads
 from typing import Any, Literal, Self
@@ -10,7 +11,7 @@ from sqlalchemy import Connection, Select, Table, func, select, union
 from sqlalchemy.dialects import postgresql, sqlite
 
 from sottovoce.errors import StoreError
-from sottovoce.protocol import SignedShelf
+from sottovoce.protocol import MAX_PATCH_BASES, SignedShelf
 from sottovoce.server.schema import (
     acquire_setup_lock,
     catalogues,
@@ -31,7 +32,7 @@ from sottovoce.server.schema import (
 from sottovoce.server.training import Training
 from sottovoce.training.names import TABLE_ROWS
 
-FileKind = Literal["model", "catalogue", "start"]
+FileKind = Literal["model", "catalogue", "patch", "start"]
 State = Literal["open", "closed", "applied"]
 OPEN: State = "open"
 CLOSED: State = "closed"
@@ -281,6 +282,29 @@ class Transaction:
         if self.find_file(sha256, kind) is None:
             self._insert(files, sha256=sha256, kind=kind, content=content)
 
+    def list_earlier_models(self) -> list[bytes]:
+        """Return the models of the newest epochs, the latest first, each once."""
+        query = select(epochs.c.model).order_by(epochs.c.epoch.desc()).limit(MAX_PATCH_BASES)
+        return self._read_files(self._connection.scalars(query), "model")
+
+    def list_earlier_catalogues(self) -> list[bytes]:
+        """Return the newest catalogues, the latest first, each once."""
+        return self._read_files(self._list_catalogue_hashes(), "catalogue")
+
+    def _list_catalogue_hashes(self) -> list[bytes]:
+        query = select(catalogues.c.sha256).order_by(catalogues.c.version.desc())
+        # One more than the bases: the newest is the file that a patch leads to.
+        return list(self._connection.scalars(query.limit(MAX_PATCH_BASES + 1)))
+
+    def _read_files(self, hashes: Iterable[bytes], kind: FileKind) -> list[bytes]:
+        contents = (self.find_file(sha256, kind) for sha256 in dict.fromkeys(hashes))
+        return [content for content in contents if content is not None]
+
+    def keep_patches(self, hashes: Iterable[bytes]) -> None:
+        """Delete all patches but these."""
+        unused = (files.c.kind == "patch") & files.c.sha256.not_in(hashes)
+        self._connection.execute(files.delete().where(unused))
+
     # Epochs.
 
     def find_epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
@@ -352,12 +376,11 @@ class Transaction:
         later = epochs.c.epoch >= epoch
         needed = union(select(epochs.c.model).where(later), select(epochs.c.catalogue).where(later))
         # The next epoch needs the newest catalogue, and may need the start of its training.
-        newest, training = self.find_catalogue(), self.find_training()
-        others = [
-            b"" if newest is None else newest.sha256,
-            (training and training.start) or b"",
-        ]
-        unused = files.c.sha256.not_in(needed) & files.c.sha256.not_in(others)
+        # Patches lead from the catalogues before it to the next one.
+        training = self.find_training()
+        others = [*self._list_catalogue_hashes(), (training and training.start) or b""]
+        is_needed = files.c.sha256.in_(needed) | files.c.sha256.in_(others)
+        unused = ~is_needed & (files.c.kind != "patch")
         self._connection.execute(files.delete().where(unused))
 
     # Counts, chunks and commits of an epoch.

@@ -11,7 +11,7 @@ from typing import Any
 from sottovoce.errors import LostError, StoreError, get_reason
 
 # `PRAGMA user_version` of all databases. Increase it when a table of any database changes.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 CONNECTION_PRAGMAS = (
     # A commit that has returned survives a power cut.
     "synchronous = FULL",

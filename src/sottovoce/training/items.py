@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import draw_initial_items, rotate_factors, sum_squares, update_items
-from sottovoce.core.bounds import flush_small_entries
+from sottovoce.core.bounds import round_items
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.training.names import NameCounts
 from sottovoce.training.settings import Settings
@@ -57,7 +57,7 @@ def make_items_from_start(settings: Settings, start: NDArray[np.float32]) -> NDA
     """
     if settings.asks_for_names:
         shares = NameCounts.from_items(start).compute_shares()
-        return np.concatenate([shares[:, None], set_start_length(start)], axis=1)
+        return np.concatenate([round_items(shares)[:, None], set_start_length(start)], axis=1)
     V = set_length(start, START_LENGTH * settings.rate * settings.memory)
     if settings.factors > V.shape[1]:
         first = make_first_items(settings, len(V))
@@ -71,7 +71,7 @@ def set_start_length(start: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale the factors of a start for a training of names, in which they stay as they are."""
     shares = NameCounts.from_items(start).compute_shares()
     length = START_LENGTH_WITH_SHARES * np.sqrt(sum_squares(shares))
-    return flush_small_entries(set_length(start, length))
+    return round_items(set_length(start, length))
 
 
 def set_length(V: NDArray[np.float32], length: float) -> NDArray[np.float32]:
@@ -107,7 +107,7 @@ def fit_factors(V: NDArray[np.float32], factors: int) -> NDArray[np.float32]:
     fitted = np.zeros((len(V), factors), np.float32)
     fitted[:, :n_kept] = (U * sizes)[:, :n_kept]
     fitted[~V.any(axis=1)] = 0
-    return flush_small_entries(fitted)
+    return round_items(fitted)
 
 
 def compute_next_items(
@@ -268,7 +268,5 @@ def apply_update(
 def _prepare_release(
     V: NDArray[np.float32], settings: Settings, epochs_done: int
 ) -> NDArray[np.float32]:
-    """Rotate V to the next epoch's basis if `settings.rotate`, and replace small entries by 0."""
-    return flush_small_entries(
-        rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V
-    )
+    """Rotate V to the next epoch's basis if `settings.rotate`, and round it."""
+    return round_items(rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V)

@@ -2,7 +2,7 @@
 
 The first column of the item matrix of such a training, `now`, is the share of each item among
 recent names. It is smoothed, because counts of few reports are noisy. The smoothing hides nothing:
-anyone who follows the published models can compute the counts of each epoch.
+anyone who follows the published models can estimate the counts of each epoch.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core.bounds import round_items
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.core.recommending import estimate_popularity
 
@@ -96,11 +97,11 @@ class NameCounts:
         return np.asarray(shares / shares.sum(), np.float32)
 
     def update_items(self, V: Float32) -> Float32:
-        """Return V with the shares as its first column, `now`.
+        """Return V with the rounded shares as its first column, `now`.
 
         The other columns stay: zeros, or those of a public start, because names teach nothing else.
 
         Args:
             V: The item matrix, M x F.
         """
-        return np.concatenate([self.compute_shares()[:, None], V[:, 1:]], axis=1)
+        return np.concatenate([round_items(self.compute_shares())[:, None], V[:, 1:]], axis=1)

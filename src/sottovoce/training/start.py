@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, draw_initial_items, solve_user_vectors
-from sottovoce.core.bounds import flush_small_entries, is_within_bounds
+from sottovoce.core.bounds import is_within_bounds, round_items
 from sottovoce.errors import CheckpointError, DataError
 
 Float32 = NDArray[np.float32]
@@ -135,7 +135,7 @@ def learn_start(histories: Histories, factors: int | None = None) -> Float32:
     V = draw_initial_items(histories.n_items, factors, INITIAL_SCALE, 0, head_start=1.0)
     for _ in range(LEARNING_ROUNDS):
         V = _solve_blocks(_solve_blocks(V, histories), by_item)
-    return flush_small_entries(V)
+    return round_items(V)
 
 
 def choose_start_factors(people: int) -> int:

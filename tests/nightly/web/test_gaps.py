@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
+from sottovoce.core.bounds import round_items
 from sottovoce.protocol import Catalogue, Item, encode_items
 from tests.web.front import AS_SHIPPED, Answer, Front, RecordedRequest, instead, served
 
@@ -79,7 +80,7 @@ def make_item_matrix() -> np.ndarray:
     # The two rows of a pair cancel in the Gram matrix.
     V[::2, 1], V[1::2, 1] = pairs, -pairs * V[::2, 0] / V[1::2, 0]
     V[[LIKED_ROW, OTHER_ROW], 1] = 0
-    return V.astype(np.float32)
+    return round_items(V)
 
 
 def make_title(row: int) -> str:

@@ -23,7 +23,7 @@ from sottovoce.core.bounds import (
     MAX_ITEMS,
     MIN_ITEM_ENTRY,
     MIN_RIDGE,
-    flush_small_entries,
+    round_items,
 )
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import (
@@ -142,7 +142,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
     own = draw(st.lists(st.integers(0, items - 1), max_size=40))
     return {
         "changes": changes,
-        "V": flush_small_entries(V.astype(np.float32)),
+        "V": round_items(V.astype(np.float32)),
         "own": own,
         "words": words,
     }
@@ -306,7 +306,7 @@ def test_both_read_and_refuse_the_same_catalogues(browser: Browser, raw: bytes) 
 
 
 MODEL = encode_items(
-    np.array([[0.5, -0.25], [0.1, MAX_ITEM_ENTRY], [-0.0, MIN_ITEM_ENTRY]], np.float32)
+    np.array([[0.5, -0.25], [0.125, MAX_ITEM_ENTRY], [-0.0, MIN_ITEM_ENTRY]], np.float32)
 )
 
 

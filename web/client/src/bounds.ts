@@ -24,7 +24,7 @@ export const MAX_FACTORS = 2 ** 8;
  * `computeLead`) is long enough to read a history of this length.
  */
 export const MAX_HISTORY_ITEMS = 100_000;
-/** Maximum of M F; the model file then has 256 MiB. */
+/** Maximum of M F; the model file then has 128 MiB. */
 const MAX_MATRIX_ENTRIES = 2 ** 26;
 /**
  * Maximum of M F^2, the number of multiplications for the normal equations. They take some seconds.

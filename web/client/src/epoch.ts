@@ -58,6 +58,9 @@ export interface Manifest {
   readonly model: Bytes;
   /** SHA-256 of the catalogue file, which says what each row of the item matrix is. */
   readonly catalogue: Bytes;
+  /** SHA-256 of patches that make the two files from earlier ones; null if there is none. */
+  readonly modelPatch: Bytes | null;
+  readonly cataloguePatch: Bytes | null;
   /**
    * The X25519 key with which reports of this epoch are sealed; null if no reports are asked for.
    */

@@ -2,7 +2,7 @@
 
 import { checkTerms } from "./agreement.js";
 import { fromHex, hashSha256, isEqual, toHex } from "./bytes.js";
-import { decodeCatalogue } from "./catalogue.js";
+import { decodeCatalogue, MAX_CATALOGUE_BYTES } from "./catalogue.js";
 import type { BatchRow, Settings } from "./database.js";
 import type { Manifest, SignedManifest, Terms } from "./epoch.js";
 import {
@@ -15,6 +15,7 @@ import {
 } from "./errors.js";
 import { openManifest } from "./manifest.js";
 import { checkItems, computeMaxModelBytes, decodeItems, type Matrix } from "./model.js";
+import { applyPart, choosePart, type PatchPart } from "./patch.js";
 import type { HttpProxy } from "./proxy.js";
 import { decodeCatalogueFor } from "./release.js";
 import { checkPublicKey } from "./sealing.js";
@@ -67,6 +68,12 @@ export interface PastRelease {
   readonly V: Matrix;
 }
 
+/** What a look has fetched: files by hash, and patches from which it makes files afterwards. */
+interface Fetched {
+  readonly files: Map<string, Uint8Array>;
+  readonly patches: Map<string, { hash: Uint8Array; part: PatchPart; modelBytes: number }>;
+}
+
 /** Fetches the published files, and stores those that pass all checks. */
 export class Fetcher {
   /** Hashes of the files that were checked last, and the shape that was required of them. */
@@ -108,19 +115,21 @@ export class Fetcher {
   ): Promise<FetchedRelease> {
     const { manifest } = signed;
     const check = (stored: Settings) => checkAgainst(stored, signed, settings.trusted);
-    const fresh = new Map<string, Uint8Array>();
+    const fetched: Fetched = { files: new Map(), patches: new Map() };
+    const fresh = fetched.files;
     try {
       check(settings); // checked now, before other files are fetched, and again inside the transaction
     } catch (error) {
       if (error instanceof TermsError) await this.#refreshShelf(settings, files);
       throw error;
     }
-    for (const hash of [manifest.model, manifest.catalogue]) {
-      if (!files.includes(toHex(hash))) await this.#fetchFile(manifest, hash, fresh);
-    }
-    const shelf = await this.#fetchShelf(signed.key, settings, files, fresh);
+    const { model, modelPatch, catalogue, cataloguePatch } = manifest;
+    await this.#fetchNewer(model, modelPatch, files, fetched, getModelBytes(manifest));
+    await this.#fetchNewer(catalogue, cataloguePatch, files, fetched);
+    const shelf = await this.#fetchShelf(signed.key, settings, files, fetched);
     const refusal = await this.#findRefusal(signed.hash);
     const at = this.instant(); // taken before work that the disk or another thread could delay
+    await this.#applyPatches(fetched);
     await this.#checkContents(manifest, shelf, fresh, at);
     const isStored =
       settings.newest?.hash === toHex(signed.hash) &&
@@ -158,11 +167,8 @@ export class Fetcher {
     // statements about later keys.
     const signed = await openManifest(raw, fromHex(settings.key));
     checkRequestedEpoch(epoch, signed, settings.newest);
-    const { model, items: rows, terms } = signed.manifest;
-    const content = await this.proxy.fetchPastModel(
-      model,
-      computeMaxModelBytes(rows, terms.factors),
-    );
+    const { model } = signed.manifest;
+    const content = await this.proxy.fetchPastModel(model, getModelBytes(signed.manifest));
     if (content === null) {
       return null;
     }
@@ -187,20 +193,17 @@ export class Fetcher {
 
   /**
    * Fetch the shelf, which must be signed with this key, and its catalogue if that is not stored.
-   * `storedHashes` are the hashes of the stored files. A fetched catalogue is added to `fresh`.
+   * `storedHashes` are the hashes of the stored files. What is fetched is added to `fetched`.
    */
   async #fetchShelf(
     key: Uint8Array,
     settings: Settings,
     storedHashes: readonly string[],
-    fresh: Map<string, Uint8Array>,
+    fetched: Fetched,
   ): Promise<Shelf> {
     const shelf = await openShelf(await this.proxy.fetchShelf(), key);
     checkShelf(settings.shelf, shelf);
-    if (!storedHashes.includes(shelf.catalogue) && !fresh.has(shelf.catalogue)) {
-      const hash = fromHex(shelf.catalogue);
-      fresh.set(shelf.catalogue, await checkHash(await this.proxy.fetchCatalogue(hash), hash));
-    }
+    await this.#fetchNewer(fromHex(shelf.catalogue), shelf.patch, storedHashes, fetched);
     return shelf;
   }
 
@@ -209,10 +212,12 @@ export class Fetcher {
    * items that were withdrawn meanwhile.
    */
   async #refreshShelf(settings: Settings, storedHashes: readonly string[]): Promise<void> {
-    const fresh = new Map<string, Uint8Array>();
+    const fetched: Fetched = { files: new Map(), patches: new Map() };
+    const fresh = fetched.files;
     try {
       const trusted = fromHex(settings.trusted);
-      const shelf = await this.#fetchShelf(trusted, settings, storedHashes, fresh);
+      const shelf = await this.#fetchShelf(trusted, settings, storedHashes, fetched);
+      await this.#applyPatches(fetched);
       const content = fresh.get(shelf.catalogue);
       if (content !== undefined) decodeCatalogue(content);
       const last = await this.store.readManifest();
@@ -224,15 +229,55 @@ export class Fetcher {
     }
   }
 
+  /**
+   * Fetch a file that is not stored: the patch if one of its bases is stored, otherwise the whole.
+   * `modelBytes` is the maximum size of a model, and 0 for a catalogue.
+   *
+   * What is requested depends only on which published files were fetched before and when, never on
+   * a history. All devices that have an earlier file request the same patch. So the proxy learns
+   * only whether the stored file is one of the bases, which the server signed.
+   */
+  async #fetchNewer(
+    hash: Uint8Array,
+    patch: Uint8Array | null,
+    storedHashes: readonly string[],
+    fetched: Fetched,
+    modelBytes = 0,
+  ): Promise<void> {
+    const name = toHex(hash);
+    const { files, patches } = fetched;
+    if (storedHashes.includes(name) || files.has(name) || patches.has(name)) return;
+    if (patch && storedHashes.length > 0) {
+      const content = await checkHash(await this.proxy.fetchPatch(patch), patch);
+      const part = choosePart(content, storedHashes);
+      if (part) {
+        patches.set(name, { hash, part, modelBytes });
+        return;
+      }
+    }
+    await this.#fetchFile(hash, files, modelBytes);
+  }
+
+  /**
+   * Make the files for which patches were fetched. A file is fetched whole if its patch does not
+   * give it, so a wrong patch gains nothing.
+   */
+  async #applyPatches({ files, patches }: Fetched): Promise<void> {
+    for (const [name, { hash, part, modelBytes }] of patches) {
+      const base = await this.store.readFile(fromHex(part.base));
+      const content = base && applyPart(part, base, modelBytes || MAX_CATALOGUE_BYTES);
+      if (content && isEqual(await hashSha256(content), hash)) files.set(name, content);
+      else await this.#fetchFile(hash, files, modelBytes);
+    }
+  }
+
   async #fetchFile(
-    manifest: Manifest,
     hash: Uint8Array,
     fresh: Map<string, Uint8Array>,
+    modelBytes = 0,
   ): Promise<Uint8Array> {
-    const isModel = isEqual(hash, manifest.model); // otherwise the hash of a catalogue
-    const maxBytes = computeMaxModelBytes(manifest.items, manifest.terms.factors);
-    const content = isModel
-      ? this.proxy.fetchModel(hash, maxBytes)
+    const content = modelBytes
+      ? this.proxy.fetchModel(hash, modelBytes)
       : this.proxy.fetchCatalogue(hash);
     fresh.set(toHex(hash), await checkHash(await content, hash));
     return content;
@@ -253,16 +298,20 @@ export class Fetcher {
     const name = [toHex(model), toHex(catalogue), shelf.catalogue, ...shape].join(" ");
     if (name === this.#checkedFiles) return;
     this.workEnds = at.now + computeLead(manifest);
-    const loadContent = async (hash: Uint8Array) =>
+    const loadContent = async (hash: Uint8Array, modelBytes = 0) =>
       fresh.get(toHex(hash)) ??
       (await this.store.readFile(hash)) ??
-      this.#fetchFile(manifest, hash, fresh); // fetch the file again: the stored one is damaged
-    checkItems(await loadContent(model), items, terms.factors);
+      this.#fetchFile(hash, fresh, modelBytes); // fetch the file again: the stored one is damaged
+    checkItems(await loadContent(model, getModelBytes(manifest)), items, terms.factors);
     decodeCatalogueFor(manifest, await loadContent(catalogue));
     const listed = fromHex(shelf.catalogue);
     checkShelfSize(decodeCatalogue(await loadContent(listed)), terms);
     this.#checkedFiles = name;
   }
+}
+
+function getModelBytes({ items, terms }: Manifest): number {
+  return computeMaxModelBytes(items, terms.factors);
 }
 
 function isSameTerms(one: Terms | null, other: Terms): boolean {

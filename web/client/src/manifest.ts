@@ -21,7 +21,7 @@ const MAX_DIRECTIONS = 2 ** 31;
 const MANIFEST_KEYS = [
   ...["version", "suite", "epoch", "terms", "items", "alpha", "regularization", "model"],
   ...["catalogue", "public_key", "token_key", "next_token_key", "opens", "closes"],
-  ...["epochs_left", "reports_behind", "start"],
+  ...["epochs_left", "reports_behind", "start", "model_patch", "catalogue_patch"],
 ];
 
 /**
@@ -48,7 +48,7 @@ function parseFields(fields: strict.Fields): Manifest {
   const real = (name: string, min: number, max: number) =>
     strict.parseReal(fields[name], min, max, `manifest: ${name}`);
   const bytes = (name: string) => strict.parseHex(fields[name], `manifest: ${name}`);
-  const key = (name: string) => (fields[name] === null ? null : bytes(name));
+  const optional = (name: string) => (fields[name] === null ? null : bytes(name));
   return {
     epoch: whole("epoch", 1, MAX_EPOCH_NUMBER),
     terms: parseTermsBlock(fields.terms),
@@ -57,9 +57,11 @@ function parseFields(fields: strict.Fields): Manifest {
     regularization: real("regularization", MIN_RIDGE, MAX_RIDGE),
     model: bytes("model"),
     catalogue: bytes("catalogue"),
-    publicKey: key("public_key"),
-    tokenKey: key("token_key"),
-    nextTokenKey: key("next_token_key"),
+    modelPatch: optional("model_patch"),
+    cataloguePatch: optional("catalogue_patch"),
+    publicKey: optional("public_key"),
+    tokenKey: optional("token_key"),
+    nextTokenKey: optional("next_token_key"),
     opens: whole("opens", 0),
     closes: whole("closes", 0),
     epochsLeft: whole("epochs_left", 0),

@@ -10,27 +10,33 @@ import { isWithinBounds } from "./bounds.js";
 import { ProtocolError } from "./errors.js";
 import { checkKeys, type Fields, parseObject } from "./json.js";
 
-// The model file contains V as float32 in the safetensors format, as one tensor named
+// The model file contains V as bfloat16 in the safetensors format, as one tensor named
 // `item_matrix`: eight bytes (little endian) with the length of the header, a JSON header, and the
-// numbers row by row.
+// numbers factor by factor. The bits of a bfloat16 are the upper ones of the same number in float32.
 
 const TENSOR_NAME = "item_matrix";
 const LENGTH_BYTES = 8;
 const MAX_HEADER_BYTES = 4096;
+const ENTRY_BYTES = 2;
 
 /** Return the maximum size in bytes of a model file with this shape. */
 export function computeMaxModelBytes(items: number, factors: number): number {
-  return LENGTH_BYTES + MAX_HEADER_BYTES + 4 * items * factors;
+  return LENGTH_BYTES + MAX_HEADER_BYTES + ENTRY_BYTES * items * factors;
 }
 
-/**
- * Decode the item matrix. Throws a `ProtocolError` unless it has this shape and all entries are
- * within the public bounds.
- */
+/** Decode the item matrix. Throws a `ProtocolError` unless it has this shape and all entries are within the public bounds. */
 export function decodeItems(data: Uint8Array, rows: number, columns: number): Matrix {
-  const floats = checkItems(data, rows, columns);
-  const values = new Float32Array(rows * columns).map((_, at) => floats.getFloat32(4 * at, true));
-  return { values, rows, columns };
+  const halves = checkItems(data, rows, columns);
+  const bits = new Uint32Array(rows * columns).map((_, at) => {
+    const place = (at % columns) * rows + Math.floor(at / columns);
+    return readUpperBits(halves, ENTRY_BYTES * place);
+  });
+  return { values: new Float32Array(bits.buffer), rows, columns };
+}
+
+/** Return the bits of the float32 that is equal to the bfloat16 at a place. */
+function readUpperBits(view: DataView, at: number): number {
+  return view.getUint16(at, true) << 16;
 }
 
 /** Check all numbers of a model file, and return a view of them. */
@@ -42,14 +48,16 @@ export function checkItems(data: Uint8Array, items: number, factors: number): Da
   }
   const start = LENGTH_BYTES + length;
   const header = parseObject(data.subarray(LENGTH_BYTES, start), MAX_HEADER_BYTES, "model file");
-  const size = 4 * items * factors;
+  const size = ENTRY_BYTES * items * factors;
   if (!isHeaderOf(header, items, factors) || data.length !== start + size) {
     throw new ProtocolError(
-      `model file: it must have one float32 tensor '${TENSOR_NAME}' of ${items} x ${factors}`,
+      `model file: it must have one bfloat16 tensor '${TENSOR_NAME}' of ${factors} x ${items}`,
     );
   }
-  for (let at = start; at < data.length; at += 4) {
-    if (!isWithinBounds(view.getFloat32(at, true))) {
+  const number = new DataView(new ArrayBuffer(4));
+  for (let at = start; at < data.length; at += ENTRY_BYTES) {
+    number.setUint32(0, readUpperBits(view, at));
+    if (!isWithinBounds(number.getFloat32(0))) {
       throw new ProtocolError("model file: each entry must be 0 or of a size in 2^-60..2^20");
     }
   }
@@ -61,9 +69,9 @@ function isHeaderOf(header: Fields, items: number, factors: number): boolean {
   const tensor = header[TENSOR_NAME];
   checkKeys(tensor, ["dtype", "shape", "data_offsets"], "model file");
   return (
-    tensor.dtype === "F32" &&
-    isPair(tensor.shape, items, factors) &&
-    isPair(tensor.data_offsets, 0, 4 * items * factors)
+    tensor.dtype === "BF16" &&
+    isPair(tensor.shape, factors, items) &&
+    isPair(tensor.data_offsets, 0, ENTRY_BYTES * items * factors)
   );
 }
 

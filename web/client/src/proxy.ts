@@ -17,6 +17,7 @@ import {
 import type { Grid } from "./grid.js";
 import { isObject } from "./json.js";
 import { MAX_SIGNED_MANIFEST_BYTES } from "./manifest.js";
+import { MAX_PATCH_BYTES } from "./patch.js";
 import { MAX_SIGNED_SHELF_BYTES } from "./shelf.js";
 
 const WRONG_EPOCH_TYPE = "urn:sottovoce:wrong-epoch";
@@ -113,6 +114,10 @@ export class HttpProxy {
 
   fetchCatalogue(hash: Uint8Array): Promise<Uint8Array> {
     return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE_BYTES);
+  }
+
+  fetchPatch(hash: Uint8Array): Promise<Uint8Array> {
+    return this.#get(`/v2/patches/${toHex(hash)}`, MAX_PATCH_BYTES);
   }
 
   /**

@@ -22,6 +22,8 @@ export interface Shelf {
   readonly published: number;
   /** SHA-256 of the catalogue file, in hexadecimal. */
   readonly catalogue: string;
+  /** SHA-256 of a patch that makes this file from earlier catalogues; null if there is none. */
+  readonly patch: Uint8Array | null;
   /** SHA-256 of the shelf's bytes, in hexadecimal. */
   readonly hash: string;
 }
@@ -33,12 +35,13 @@ export const MAX_SIGNED_SHELF_BYTES = computeMaxSignedBytes(SIGNED_KIND);
 /** Decode a shelf. Throws a `ProtocolError` if the bytes are not valid. */
 export function decodeShelf(raw: Uint8Array): Omit<Shelf, "hash"> {
   const fields = strict.parseObject(raw, SIGNED_KIND.maxBytes, "shelf");
-  strict.checkKeys(fields, ["version", "published", "catalogue"], "shelf");
+  strict.checkKeys(fields, ["version", "published", "catalogue", "patch"], "shelf");
   strict.parseWhole(fields.version, SHELF_VERSION, SHELF_VERSION, "shelf: version");
   const most = Number.MAX_SAFE_INTEGER;
   return {
     published: strict.parseWhole(fields.published, 0, most, "shelf: published"),
     catalogue: toHex(strict.parseHex(fields.catalogue, "shelf: catalogue")),
+    patch: fields.patch === null ? null : strict.parseHex(fields.patch, "shelf: patch"),
   };
 }
 

@@ -3,8 +3,8 @@
  */
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { encodeUtf8, hashSha256, toHex } from "../src/bytes.js";
+import { type TestContext, test } from "node:test";
+import { concatenate, encodeUtf8, hashSha256, toHex } from "../src/bytes.js";
 import { TermsError, UnavailableError, UntrustedError } from "../src/errors.js";
 import { MAX_SIGNED_MANIFEST_BYTES } from "../src/manifest.js";
 import { computeSummary } from "../src/promise.js";
@@ -89,9 +89,23 @@ const LIES: Record<string, [string[], Lie]> = {
     ["manifest", "models", "catalogues", "shelf", "taken"],
     async (world) => world.publish(3, { catalogue: await world.add(encodeUtf8("[]")) }),
   ],
+  "another patch": [
+    ["manifest", "patches"],
+    async (world) => {
+      const { model_patch } = (await world.publish(3, { model_patch: await hashOf(BEFORE) }))
+        .fields;
+      world.files.set(String(model_patch), AFTER);
+    },
+  ],
+  "an endless patch": [
+    ["manifest", "patches"],
+    async (world) => {
+      await world.publish(3, { model_patch: await world.add(new Uint8Array(2 ** 22 + 1)) });
+    },
+  ],
   "an endless model": [
     ["manifest", "models"],
-    async (world) => world.publish(3, { model: await world.add(new Uint8Array(4705)) }),
+    async (world) => world.publish(3, { model: await world.add(new Uint8Array(4405)) }),
   ],
   "a model of another shape": [
     ["manifest", "models", "shelf", "taken"],
@@ -380,7 +394,7 @@ test("an earlier epoch is believed no more than the present one", async (t) => {
   world.files.set(String(fields.model), encodeModel(itemMatrix(5), ITEMS, FACTORS));
   await assert.rejects(client.release(1), /is not the one that the server signed/);
   world.files.set(String(fields.model), new Uint8Array(5000));
-  await assert.rejects(client.release(1), /longer than 4704 bytes/);
+  await assert.rejects(client.release(1), /longer than 4404 bytes/);
   world.earlier.set(1, new Uint8Array(MAX_SIGNED_MANIFEST_BYTES + 1));
   await assert.rejects(client.release(1), /longer than 19525 bytes/);
 });
@@ -497,6 +511,73 @@ test("nor does whoever refuses a larger catalogue", async (t) => {
   await client.accept((error as TermsError).terms);
   await client.refresh();
   assert.ok((await recommendIds(client)).includes("new 0"));
+});
+
+/** Publish epoch 3 with a patch to its model, made of these bytes; return what a client requests. */
+async function callsWithPatch(t: TestContext, patch: Uint8Array): Promise<string[]> {
+  const [world, client] = await seeEpochTwo(t);
+  await world.publish(3, { model_patch: await world.add(patch) });
+  await client.refresh();
+  const V = (await client.release(3))?.V.values;
+  assert.deepEqual(V, itemMatrix(3), "it is the model that the manifest names");
+  return world.calls();
+}
+
+/** Encode a patch with one base. */
+async function encodePatch(base: Uint8Array, slices: number[], literals: Uint8Array) {
+  const numbers = new Uint8Array(Uint32Array.from([slices.length / 2, ...slices]).buffer);
+  const head = Uint8Array.of(...encodeUtf8("SVP2"), 1, 0, 0, 0);
+  return concatenate([head, await hashSha256(base), numbers, literals]);
+}
+
+const BEFORE = encodeModel(itemMatrix(2), ITEMS, FACTORS);
+const AFTER = encodeModel(itemMatrix(3), ITEMS, FACTORS);
+const LOOK = ["shelf", "taken"];
+
+test("a model is made from the one before, and only by a client that has that", async (t) => {
+  // All from the literals, except the first bytes.
+  const patch = await encodePatch(BEFORE, [0, 8, BEFORE.length + 8, AFTER.length - 8], AFTER);
+  assert.deepEqual(await callsWithPatch(t, patch), ["manifest", "patches", ...LOOK]);
+  const other = await encodePatch(encodeUtf8("of nobody"), [0, 1], AFTER);
+  assert.deepEqual(await callsWithPatch(t, other), ["manifest", "patches", "models", ...LOOK]);
+  const world = await World.begin(t);
+  await world.publish(3, { model_patch: await world.add(patch) });
+  await (await world.accepted()).refresh();
+  assert.ok(!world.calls().includes("patches"), "a new client has nothing that it could patch");
+});
+
+test("a client that has forgotten requests what a new one does", async (t) => {
+  const [world, client] = await seeEpochTwo(t);
+  await client.forget();
+  await world.publish(3, { model_patch: await world.add(encodeUtf8("patch")) });
+  await client.refresh();
+  assert.deepEqual(world.calls(), ["manifest", "models", "catalogues", ...LOOK]);
+});
+
+test("a patch that the server signed, but that gives something else, changes nothing", async (t) => {
+  for (const [slices, literals] of [
+    [[0, BEFORE.length], BEFORE],
+    [[0, 2 ** 32 - 1], AFTER],
+    [[BEFORE.length + 1, AFTER.length], AFTER],
+    [Array.from({ length: 2000 }, (_, at) => (at % 2) * BEFORE.length), BEFORE],
+    [[], AFTER],
+  ] as [number[], Uint8Array][]) {
+    const patch = await encodePatch(BEFORE, slices, literals);
+    const calls = await callsWithPatch(t, patch);
+    assert.deepEqual(calls, ["manifest", "patches", ...LOOK, "models"], `${slices.slice(0, 4)}`);
+  }
+});
+
+test("a catalogue is made from the one before, by the patch of the shelf", async (t) => {
+  const [world, client] = await seeEpochTwo(t);
+  const [before, after] = [encodeCatalogue(ITEMS), encodeCatalogue(ITEMS + 1)];
+  const same = before.findIndex((byte, at) => byte !== after[at]);
+  const slices = [0, same, before.length, after.length - same];
+  world.patch = await world.add(await encodePatch(before, slices, after.subarray(same)));
+  await world.layOut(3 * DAY, await world.add(after));
+  await client.refresh();
+  assert.equal((await client.catalogue()).length, ITEMS + 1);
+  assert.deepEqual(world.calls(), ["manifest", "shelf", "patches", "taken"]);
 });
 
 test("a shelf that is kept back brings nothing back that a manifest has not", async (t) => {

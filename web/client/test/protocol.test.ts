@@ -5,13 +5,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { encodeBatch } from "../src/batch.js";
-import { concatenate, encodeUtf8, fromHex, hashSha256, toHex } from "../src/bytes.js";
+import { concatenate, encodeUtf8, fromHex, hashSha256, isEqual, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import { isOpen } from "../src/epoch.js";
 import { ProtocolError, UntrustedError } from "../src/errors.js";
 import { parseObject } from "../src/json.js";
 import { decodeManifest, openManifest } from "../src/manifest.js";
 import { decodeItems } from "../src/model.js";
+import { applyPart, choosePart } from "../src/patch.js";
 import { HPKE_INFO_PREFIX, hpkeSuite, SEALED_REPORT_BYTES, sealReports } from "../src/sealing.js";
 import { decodeShelf, openShelf } from "../src/shelf.js";
 import { toFields } from "../src/terms.js";
@@ -46,6 +47,8 @@ test("the signed manifest opens, and says what it says", async () => {
     regularization: fields.regularization,
     model: fromHex(fields.model),
     catalogue: fromHex(fields.catalogue),
+    modelPatch: null,
+    cataloguePatch: fromHex(protocol.patch.sha256),
     publicKey: fromHex(fields.public_key),
     tokenKey: null,
     nextTokenKey: null,
@@ -90,6 +93,7 @@ test("the shelf opens by the same keys, and every malformed one is refused", asy
   const shelf = await openShelf(fromHex(protocol.shelf.signed), key);
   assert.equal(shelf.hash, protocol.shelf.hash);
   assert.equal(shelf.catalogue, protocol.catalogue.sha256);
+  assert.deepEqual(shelf.patch, fromHex(protocol.patch.sha256));
   assert.ok(protocol.refused.shelf.length > 10);
   for (const { label, bytes } of protocol.refused.shelf) {
     assert.throws(() => decodeShelf(fromHex(bytes)), ProtocolError, label);
@@ -147,6 +151,37 @@ test("the item matrix", () => {
     decodeItems(concatenate([Uint8Array.of(9), file]).subarray(1), items, factors).values,
     wanted,
   );
+});
+
+test("the smallest and the largest numbers of an item matrix", () => {
+  const { bytes, values } = protocol.model_ends;
+  const wanted = Float32Array.from(values, fromFloatHex);
+  assert.deepEqual(decodeItems(fromHex(bytes), items, factors).values, wanted);
+});
+
+const { bases } = protocol.patch;
+const wantedFile = fromHex(protocol.patch.file);
+
+/** Make the file of a patch from one of its bases; null if it gives another one. */
+async function applyPatch(patch: Uint8Array, base: Uint8Array): Promise<Uint8Array | null> {
+  const part = choosePart(patch, ["none", toHex(await hashSha256(base))]);
+  const result = part && applyPart(part, base, wantedFile.length);
+  return result && isEqual(result, wantedFile) ? result : null;
+}
+
+test("a patch makes its file from each base, and a malformed one never does", async () => {
+  const patch = fromHex(protocol.patch.bytes);
+  const [first, second] = bases.map(fromHex) as [Uint8Array, Uint8Array];
+  for (const base of [first, second]) {
+    assert.deepEqual(await applyPatch(patch, base), wantedFile);
+    const inside = concatenate([Uint8Array.of(9), patch]).subarray(1);
+    assert.deepEqual(await applyPatch(inside, base), wantedFile);
+  }
+  assert.equal(await applyPatch(patch, wantedFile), null);
+  assert.ok(protocol.refused.patch.length > 10);
+  for (const { label, bytes } of protocol.refused.patch) {
+    assert.equal(await applyPatch(fromHex(bytes), first), null, label);
+  }
 });
 
 test("every malformed model file is refused", () => {

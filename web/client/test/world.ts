@@ -41,20 +41,27 @@ export function rounds(byDay: number): number {
 export function itemMatrix(epoch: number): Float32Array {
   const random = seeded(epoch);
   return Float32Array.from({ length: ITEMS * FACTORS }, (_, place) => {
-    return (random() - 0.5) * 0.4 + (place % FACTORS === 0 ? 0.2 : 0);
+    // Multiples of 2^-9 are exact in bfloat16 if they are below 1/2.
+    return Math.round(((random() - 0.5) * 0.4 + (place % FACTORS === 0 ? 0.2 : 0)) * 512) / 512;
   });
 }
 
 export function encodeModel(values: Float32Array, rows: number, columns: number): Uint8Array {
   const item_matrix = {
-    dtype: "F32",
-    shape: [rows, columns],
-    data_offsets: [0, values.byteLength],
+    dtype: "BF16",
+    shape: [columns, rows],
+    data_offsets: [0, 2 * values.length],
   };
   const header = encodeUtf8(JSON.stringify({ item_matrix }));
   const length = new Uint8Array(8);
   new DataView(length.buffer).setBigUint64(0, BigInt(header.length), true);
-  return concatenate([length, header, new Uint8Array(values.buffer)]);
+  const bits = new Uint32Array(Float32Array.from(values).buffer);
+  // The upper half of a float32, which is exact for what tests publish.
+  const halves = Uint16Array.from(
+    bits,
+    (_, at) => (bits[(at % rows) * columns + Math.floor(at / rows)] as number) >>> 16,
+  );
+  return concatenate([length, header, new Uint8Array(halves.buffer)]);
 }
 
 const GENRES = ["Horror", "Comedy", "Drama"];
@@ -293,7 +300,7 @@ export const AT_ONCE = { jitter: 0 };
 /** Fields of a manifest, as they are written; those of its terms replace one by one. */
 export type Changes = Record<string, unknown> & { terms?: Record<string, unknown> };
 export type Call =
-  | ("manifest" | "shelf" | "manifests" | "models" | "catalogues")
+  | ("manifest" | "shelf" | "manifests" | "models" | "catalogues" | "patches")
   | ("batches" | "taken");
 
 export interface Signed {
@@ -340,6 +347,8 @@ export class World {
   readonly #server: Server;
   readonly #statements: Uint8Array[] = [];
   #shelf = { published: 0, catalogue: "" };
+  /** Hash of the patch that the next shelf names. */
+  patch: string | null = null;
   manifest = new Uint8Array();
   shelf = new Uint8Array();
   answer = ITSELF;
@@ -402,7 +411,9 @@ export class World {
 
   /** Serve this shelf from now on. */
   async layOut(published: number, catalogue: string, by = this.signing): Promise<void> {
-    const text = encodeUtf8(JSON.stringify({ version: 2, published, catalogue }));
+    const text = encodeUtf8(
+      JSON.stringify({ version: 2, published, catalogue, patch: this.patch }),
+    );
     const signature = await sign(by, "sottovoce shelf 2", text);
     this.shelf = concatenate([this.#head("SVS2"), signature, text]);
     this.#shelf = { published, catalogue };
@@ -458,7 +469,7 @@ export class World {
       catalogue: await this.add(encodeCatalogue(ITEMS)),
       public_key: toHex(new Uint8Array(await hpkeSuite.kem.serializePublicKey(key.publicKey))),
       ...{ token_key: null, next_token_key: null, epochs_left: 0, reports_behind: 1000 },
-      start: null,
+      ...{ start: null, model_patch: null, catalogue_patch: null },
       ...{ opens: epoch * DAY, closes: (epoch + 1) * DAY },
     };
   }
@@ -501,6 +512,7 @@ export class World {
       manifests: this.earlier.get(Number(last)),
       models: this.files.get(last),
       catalogues: this.files.get(last),
+      patches: this.files.get(last),
     }[call];
     reply(response, content === undefined ? 404 : 200, content);
   }

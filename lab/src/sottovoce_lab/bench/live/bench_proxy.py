@@ -14,6 +14,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from sottovoce.errors import NotFoundError
 from sottovoce.protocol import Chunk, Shelf, SignedShelf
 from sottovoce.protocol.contact import CROWD_ENOUGH, Contact, Reply
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
@@ -53,6 +54,9 @@ class StandInServer:
 
     def catalogue(self, sha256: bytes) -> bytes:  # noqa: ARG002 - there is one
         return self._catalogue
+
+    def patch(self, sha256: bytes) -> bytes:
+        raise NotFoundError(f"no manifest names the patch {sha256.hex()}")
 
     def contact(self, contact: Contact) -> Reply:
         return Reply("closed" if contact.crowd == CROWD_ENOUGH else "open", contact.time, "00" * 8)

@@ -76,7 +76,7 @@ class BenchServer:
         signed = server.get_signed_manifest()
         with store.read() as transaction:
             wrapped = transaction.find_wrapped_key(signed.manifest.epoch)
-        model = server.get_model(signed.manifest.model)
+        model = server.get_file(signed.manifest.model, "model")
         store.close()
         assert wrapped is not None, "a closed epoch has its key"
         assert model is not None, "a published model is stored"

@@ -49,6 +49,16 @@ extern "C" __global__ void copy_sums(const Setup *s) {
         s->wide[e] = s->sums[e];
 }
 
+// Rounds to bfloat16, which has 8 significant bits, ties to even; small numbers become 0:
+// `round_items` of sottovoce.core.bounds. The unit is a power of two, so only rintf rounds.
+__device__ float round_entry(float value) {
+    if (fabsf(value) < MIN_ITEM_ENTRY) return 0.0f;
+    int exponent;
+    frexpf(value, &exponent);
+    float unit = ldexpf(1.0f, exponent - 8);
+    return rintf(value / unit) * unit;
+}
+
 // Computes the next V, rotated to the basis of the next epoch: `compute_next_items` of
 // sottovoce.training. There is a thread for each item.
 extern "C" __global__ void compute_next_items(const Setup *s) {
@@ -71,7 +81,7 @@ extern "C" __global__ void compute_next_items(const Setup *s) {
                     turned = turned + (double)row[g] * s->basis[g * FACTORS + f];
                 value = (float)turned;
             }
-            s->next_V[i * FACTORS + f] = fabsf(value) < MIN_ITEM_ENTRY ? 0.0f : value;
+            s->next_V[i * FACTORS + f] = round_entry(value);
         }
     }
 }
