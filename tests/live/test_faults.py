@@ -41,6 +41,7 @@ from sottovoce.server.status import ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.watch import ProcessState
+from sottovoce.storage.database import SCHEMA_VERSION as DATABASE_VERSION
 from sottovoce.training import Settings
 from tests.lacking import leave_out
 from tests.live.conftest import quick_folder
@@ -779,7 +780,8 @@ FAULTS = [
         proxy="speaks version 2", ready="server", metric=PAUSED_METRIC),
     Fault("server's database of a later version", set_later_schema, set_current_schema,
         "install the version", AWAY_PROBLEM, "east", FAILING_METRIC, takes=True),
-    Fault("proxy's database of a later version", set_proxy_version(99), set_proxy_version(1),
+    Fault("proxy's database of a later version", set_proxy_version(99),
+        set_proxy_version(DATABASE_VERSION),
         proxy="install the version", ready="server", metric="down east"),
     Fault("server unreachable", stop_server, System.restart_server, DOWN_TEXT, AWAY_PROBLEM, "east",
         FAILING_METRIC, takes=True),

@@ -18,8 +18,10 @@ from tests.proxy.world import World, count_batches
 
 COLUMNS = {
     "identity": ["name", "server"],
-    "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
-    "shelves": ["place", "signed", "catalogue"],
+    "manifests": [
+        *("epoch", "hash", "signed", "model", "catalogue", "model_patch", "catalogue_patch"),
+    ],
+    "shelves": ["place", "signed", "catalogue", "patch"],
     "token_keys": ["seed", "epoch", "issued"],
     "accounts": ["training", "pseudonym", "turns", "epoch", "blinded"],
     "files": ["sha256", "content"],

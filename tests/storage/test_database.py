@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import StoreError
-from sottovoce.storage.database import _ADVICE_BY_ERROR, Database, exclusive_lock
+from sottovoce.storage.database import (
+    _ADVICE_BY_ERROR,
+    SCHEMA_VERSION,
+    Database,
+    exclusive_lock,
+)
 
 TABLES = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
 
@@ -100,7 +105,7 @@ def test_failed_creation_changes_nothing(path: Path) -> None:
         assert database.rows("SELECT name FROM sqlite_schema") == []
 
 
-@pytest.mark.parametrize("version", [2, -1])
+@pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, -1])
 def test_file_of_unknown_version_is_refused_unchanged(path: Path, version: int) -> None:
     with closing(sqlite3.connect(path)) as plain:
         plain.execute(f"PRAGMA user_version = {version}")
@@ -117,7 +122,7 @@ def test_many_connections_open_a_new_file_at_once(path: Path) -> None:
             return database.version
 
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(work, range(8))) == [1] * 8
+        assert list(threads.map(work, range(8))) == [SCHEMA_VERSION] * 8
 
 
 # Failures.

@@ -47,6 +47,8 @@ async function inOneFile(source, js, mangleProps) {
     legalComments: "none",
     plugins: [hpke, voprf],
     ...(mangleProps && { mangleProps }),
+    // Without declarations of fields that constructors assign anyway.
+    tsconfigRaw: { compilerOptions: { useDefineForClassFields: false } },
     pure: ["Object.keys"], // lists that nobody here reads
     banner: { js },
     write: false,

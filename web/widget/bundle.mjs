@@ -31,6 +31,8 @@ export async function widget() {
       // look for the script of its workers.
       "import.meta.url": "''",
     },
+    // Without declarations of fields that constructors assign anyway.
+    tsconfigRaw: { compilerOptions: { useDefineForClassFields: false } },
     pure: ["Object.keys"], // lists that nobody here reads
     bundle: true,
     minify: true,
