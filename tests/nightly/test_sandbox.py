@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from sottovoce.client import Client, HttpProxy
-from sottovoce.data import load
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
@@ -43,6 +41,8 @@ from tests.test_deploy import (
 __all__ = ["shopper"]
 N_CLIENTS = 20
 N_EPOCHS = 2
+# Epsilon of a lifetime, which is planned as several reports in each epoch.
+BUDGET = 30
 
 
 def command(*arguments: object) -> list[str]:
@@ -73,26 +73,25 @@ def swarm(*arguments: object) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("learn", "reports", "epsilon"), [("taste", 100, 2.5), ("names", 1, 10.0)])
+@pytest.mark.parametrize(("learn", "reports"), [("taste", 3), ("names", 2)])
 def test_up_and_a_swarm_from_first_start_to_restart(
-    tmp_path: Path, learn: str, reports: int, epsilon: float
+    tmp_path: Path, learn: str, reports: int
 ) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
     port = free_port()
     options: tuple[object, ...] = ("--port", port)
     options += ("--epoch-seconds", 1, "--min-clients", N_CLIENTS, "--epochs", N_EPOCHS + 1)
-    options += ("--learn", learn)
-    limit = (N_EPOCHS + 1) * reports * epsilon
+    options += ("--learn", learn, "--budget", BUDGET)
     with run_up(folder, "--data", DATA, *options) as (process, text):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
         assert f"http://127.0.0.1:{port}" in text
         assert "only the local guarantee holds" in text
-        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit {limit:g}" in text
+        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit {BUDGET}" in text
         assert f"sottovoce swarm --up {folder} --clients {N_CLIENTS}" in text
         size = ("--clients", N_CLIENTS, "--epochs", N_EPOCHS)
         shown = swarm("--up", folder, *size, "--json", report)
         assert "protects nobody" in " ".join(shown.split())
-        check_report(json.loads(report.read_text()), reports, epsilon)
+        check_report(json.loads(report.read_text()), reports)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     with run_up(folder) as (process, text):
@@ -110,24 +109,27 @@ def test_up_and_a_swarm_from_first_start_to_restart(
 
 
 def check_names(folder: Path) -> None:
-    """Check that what was named is what people touch: by chance wrong about once in 100,000."""
+    """Check that as many names are estimated as people gave.
+
+    The number of reports that name any item is binomial: 120 times 0.86. So the estimated part of
+    all names has a deviation of 0.09; an honest service fails with probability below 1e-6.
+    """
     settings = ServerSettings.read(get_server_config(folder))
     with closing(ServerStore(settings.database)) as store, store.read() as transaction:
         epoch = transaction.find_latest_epoch()
         assert epoch is not None
         named = transaction.get_name_counts(epoch.epoch)[2]
-    # Few reports are not the name, and some people have nothing to name.
-    assert N_CLIENTS < named.sum() <= 1.1 * (N_EPOCHS + 1) * N_CLIENTS
-    assert np.corrcoef(named, load(DATA).histories.popularity())[0, 1] > 0
+    assert 0.5 < named.sum() / (2 * (N_EPOCHS + 1) * N_CLIENTS) < 1.5
 
 
-def check_report(report: dict[str, Any], reports: int, epsilon: float) -> None:
+def check_report(report: dict[str, Any], reports: int) -> None:
     assert [epoch["epoch"] for epoch in report["epochs"]] == [1, 2]
     for epoch in report["epochs"]:
         assert epoch["outcomes"] == {"sent": N_CLIENTS}
         assert epoch["counted"] == N_CLIENTS * reports
-    assert report["ledgers_spent_at_most"] == N_EPOCHS * reports * epsilon
-    assert report["privacy"]["spans"][-1]["pure"] == N_EPOCHS * reports * epsilon
+    spent = pytest.approx(BUDGET * N_EPOCHS / (N_EPOCHS + 1))
+    assert report["ledgers_spent_at_most"] == spent
+    assert report["privacy"]["spans"][-1]["pure"] == spent
     assert report["problems"] == []
 
 
@@ -232,7 +234,7 @@ def check_page(http: httpx.Client) -> bytes:
     manifest = SignedManifest.open(http.get("/v2/manifest").content, key).manifest
     assert panel.catalogue == manifest.catalogue
     terms = manifest.terms
-    assert (terms.reports, terms.epochs, terms.share, terms.hold) == (1, 1, 1.0, 0)
+    assert (terms.reports, terms.epochs, terms.share, terms.hold) == (1, 2, 1.0, 0)
     assert manifest.closes - manifest.opens == 2
     return key
 

@@ -50,7 +50,7 @@ def test_a_model_of_the_start_alone_spends_next_to_nothing() -> None:
     start = make_start(VOLUNTEERS, Labels(PEOPLE.item_ids))
     first = make_items_from_start(model.settings, start)
     difference = model.item_factors @ model.item_factors.T - first @ first.T
-    # The model is rounded once more after its epoch: eight significant bits.
+    # After its epoch the model is rounded to eight significant bits.
     assert np.linalg.norm(difference) < 2**-8 * np.linalg.norm(first @ first.T)
 
 
