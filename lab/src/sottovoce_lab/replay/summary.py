@@ -103,10 +103,10 @@ def compare_models(replays: Sequence[Replay]) -> dict[tuple[str, str], Differenc
     Each draw of the bootstrap has the same people in all periods and all replays.
     """
     runs = [_list_later(replay) for replay in replays]
-    names = average_later_periods(replays).keys() - {REFERENCE_NAME}
+    names = [name for name in average_later_periods(replays) if name != REFERENCE_NAME]
     gains = [[_compute_gains(result, names) for result in run] for run in runs]
     keys = list(gains[0][0])
-    # Only the people of any test matter; of all others it is enough to draw how many there are.
+    # People who are in no test have no part in any mean, so their columns need not be kept.
     tested = np.unique(np.concatenate([result.cases.users for run in runs for result in run]))
     n_people = replays[0].timeline.histories.n_users
     draws = np.array([times[tested] for times in resample_people(n_people)], np.uint8)
